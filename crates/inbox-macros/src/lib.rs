@@ -1,0 +1,291 @@
+//! The derive of inbox-core.
+//!
+//! Read it in the order of its pipeline: `ast` (what the derive is on), `attr` and `rule` (what
+//! `#[inbox(…)]` says), `valid` (whether that can be), `expand` (the impl), `fallback` (what stands
+//! in for it where there were mistakes).
+
+mod ast;
+mod attr;
+mod crate_path;
+mod errors;
+mod expand;
+mod fallback;
+mod rule;
+mod valid;
+mod words;
+
+use proc_macro::TokenStream;
+use syn::{DeriveInput, parse_macro_input};
+
+/// Makes a type a subscription: says which records it handles, and what names and orders them.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// #[derive(serde::Deserialize)]
+/// struct OrderPlaced {
+///     order_id: String,
+///     cents: i64,
+/// }
+///
+/// /// Reserves money for every placed order, once.
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "payments.reserve",
+///     topic = "orders.placed",
+///     payload = OrderPlaced,
+///     id = header("event-id"),
+///     key = payload(order_id),
+/// )]
+/// struct ReservePayment {
+///     limit_cents: i64,
+/// }
+/// ```
+///
+/// Structs and enums can be subscriptions, with fields and with generics. The derive writes
+/// `Subscription::definition`, which is a call of `Definition`'s methods with what the attribute
+/// says, and asks of a type with parameters what the trait asks of all: `Send + Sync + 'static`,
+/// also of a payload that is or contains a type parameter.
+///
+/// | attribute | must be given | default |
+/// |---|---|---|
+/// | [`name`](#name) | yes | |
+/// | [`topic`, `topics`](#topic-topics) | yes | |
+/// | [`payload`](#payload) | yes | |
+/// | [`id`](#id) | yes | |
+/// | [`key`](#key) | yes | |
+/// | [`codec`](#codec) | no | `Json` |
+/// | [`filter`](#filter) | no | every record is wanted |
+/// | [`max_batch`](#max_batch) | no | the inbox's setting |
+/// | [`time_limit`](#time_limit) | no | the inbox's setting |
+/// | [`crate`](#crate) | no | by the dependencies in `Cargo.toml` |
+///
+/// They may be spread over several `#[inbox(…)]`. Where a string is wanted, an expression such as a
+/// constant will do; what a literal says is checked at compile time, what an expression says when
+/// the inbox starts.
+///
+/// # `name`
+///
+/// The subscription's durable name, the scope of dedup: **a contract**, stored with every row. A
+/// handler under another name is another subscription and sees every message again. At most 200
+/// bytes of ASCII letters, digits and `.`, `_`, `-`, `:`, `/`.
+///
+/// # `topic`, `topics`
+///
+/// What it consumes: `topic = "…"`, more than once for several, or a list in one. Each topic is
+/// written out; there are no patterns.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Order { id: u64 }
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "search.index",
+///     topics("orders.placed", "orders.changed"),
+///     payload = Order,
+///     id = header("event-id"),
+///     key = payload(id),
+/// )]
+/// struct IndexOrder;
+/// ```
+///
+/// # `payload`
+///
+/// The type that a record's value is decoded to.
+///
+/// - `payload = T`: a record with a null value, a tombstone, becomes a dead letter of class
+///   `undecodable`, as does any value that the codec refuses.
+/// - `payload = Option<T>`: a tombstone is a message too, with the payload `None`. It has no fields, so
+///   an id or a key from the payload has to say where it comes from then: `tombstone = …`. The
+///   derive knows the type by its name, `Option`, and not behind an alias.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Customer { id: u64 }
+/// /// A tombstone says that the customer is gone; the record key is the customer's id.
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "mailing.customers",
+///     topic = "customers",
+///     payload = Option<Customer>,
+///     id = offset,
+///     key = payload(id, tombstone = record),
+/// )]
+/// struct KeepAddresses;
+/// ```
+///
+/// # `id`
+///
+/// What names a message: of those with the same id, one takes effect. The rule is recorded with the
+/// subscription; another one needs another name.
+///
+/// - `id = header("event-id")`: a header's value. No such header, or one that is empty or not UTF-8:
+///   dead letter of class `no_id`.
+/// - `id = cloud_event`: the headers `ce_id` and `ce_source` together, as `CloudEvents` in binary mode
+///   have them. One of them missing or empty: dead letter of class `no_id`.
+/// - `id = payload(field)`: a field of the payload, or one within it, as in `payload(order.id)`. A
+///   field without value, or an empty one: dead letter of class `no_id`.
+/// - `id = payload(field, tombstone = header("event-id"))`, or `cloud_event` or `offset` there: the same
+///   for a payload that is an `Option`; a tombstone takes its id by the second rule.
+/// - `id = offset`: the record's place in Kafka, for senders that give no id. What Kafka delivers again is
+///   recognised, what its sender sends again is not.
+///
+/// A field can be of any type that implements `FieldValue`: strings, integers, UUIDs, `Option`s of
+/// those, and types of your own.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Transfer { request: Request }
+/// # #[derive(serde::Deserialize)] struct Request { id: String, account: u64 }
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "ledger.transfer",
+///     topic = "transfers",
+///     payload = Transfer,
+///     id = payload(request.id),
+///     key = payload(request.account),
+/// )]
+/// struct BookTransfer;
+/// ```
+///
+/// # `key`
+///
+/// What orders messages: those with the same key, in one partition, are handled one after the
+/// other, in the order of their offsets. The rule is recorded with the subscription; another one
+/// needs another name.
+///
+/// - `key = payload(field)`: a field of the payload, as for `id`. A field without value: dead letter of
+///   class `no_key`.
+/// - `key = payload(field, tombstone = record)`, or `partition` there: the same for a payload that is an
+///   `Option`; a tombstone takes its key by the second rule.
+/// - `key = record`: the record key. A record with a null key has no order to keep.
+/// - `key = partition`: one key for the whole partition, all of which is handled one after the other.
+///
+/// Several fields together are a struct that implements `FieldValue`:
+///
+/// ```
+/// # use std::borrow::Cow;
+/// # use inbox_core::{FieldValue, Subscription};
+/// #[derive(serde::Deserialize)]
+/// struct Account {
+///     bank: u32,
+///     number: u64,
+/// }
+///
+/// impl FieldValue for Account {
+///     fn field_value(&self) -> Option<Cow<'_, str>> {
+///         Some(format!("{}/{}", self.bank, self.number).into())
+///     }
+/// }
+///
+/// #[derive(serde::Deserialize)]
+/// struct Payment {
+///     account: Account,
+///     cents: i64,
+/// }
+///
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "ledger.payment",
+///     topic = "payments",
+///     payload = Payment,
+///     id = cloud_event,
+///     key = payload(account),
+/// )]
+/// struct BookPayment;
+/// ```
+///
+/// # `codec`
+///
+/// An expression whose value decodes record values: a `Codec` of the payload, or of `T` where the
+/// payload is an `Option<T>`. Default: `Json`, for which the payload implements serde's
+/// `Deserialize`. What it refuses becomes a dead letter of class `undecodable`.
+///
+/// ```
+/// # use inbox_core::{Codec, DecodeError, Subscription};
+/// /// A decimal number as text.
+/// struct Decimal;
+///
+/// impl Codec<i64> for Decimal {
+///     fn decode(&self, value: &[u8]) -> Result<i64, DecodeError> {
+///         Ok(std::str::from_utf8(value)?.parse()?)
+///     }
+/// }
+///
+/// #[derive(Subscription)]
+/// #[inbox(name = "meter.sum", topic = "readings", payload = i64, id = offset, key = record, codec = Decimal)]
+/// struct SumReadings;
+/// ```
+///
+/// # `filter`
+///
+/// A function or closure `Fn(&Record) -> bool`. A record for which it is false is ignored before it
+/// is decoded, without a row. If it panics, the record becomes a dead letter of class `undecodable`.
+/// Default: every record is wanted.
+///
+/// ```
+/// # use inbox_core::{Record, Subscription};
+/// # #[derive(serde::Deserialize)] struct Order { id: u64 }
+/// fn is_from_shop(record: &Record) -> bool {
+///     record.headers.get("origin") == Some(b"shop")
+/// }
+///
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "shop.confirm",
+///     topic = "orders.placed",
+///     payload = Order,
+///     id = header("event-id"),
+///     key = payload(id),
+///     filter = is_from_shop,
+/// )]
+/// struct ConfirmOrder;
+/// ```
+///
+/// # `max_batch`
+///
+/// At most this many messages in one transaction, 1 or more. With 1, each message has a transaction of
+/// its own. Default: the inbox's setting.
+///
+/// # `time_limit`
+///
+/// How long one call of the handler may take, as in `"30s"`, `"500ms"` or `"1m 30s"`. It is then cut off,
+/// fails alone and is tried again like a transient failure. Default: the inbox's setting.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Report { month: String }
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "reports.close",
+///     topic = "months.ended",
+///     payload = Report,
+///     id = payload(month),
+///     key = partition,
+///     max_batch = 1,
+///     time_limit = "2m",
+/// )]
+/// struct CloseMonth;
+/// ```
+///
+/// # `crate`
+///
+/// The path under which `Subscription` and `Definition` are found, for a crate that gets them from a
+/// re-export. Default: `inbox` or else `inbox-core` among the dependencies in `Cargo.toml`, also where it has
+/// another name there.
+///
+/// ```
+/// mod messaging {
+///     pub use inbox_core as inbox;
+/// }
+///
+/// # #[derive(serde::Deserialize)] struct Order { id: u64 }
+/// #[derive(messaging::inbox::Subscription)]
+/// #[inbox(crate = crate::messaging::inbox)]
+/// # #[inbox(name = "a", topic = "a", payload = Order, id = offset, key = record)]
+/// struct ShipOrder;
+/// # fn main() {}
+/// ```
+#[proc_macro_derive(Subscription, attributes(inbox))]
+pub fn derive_subscription(input: TokenStream) -> TokenStream {
+    expand::derive(&parse_macro_input!(input as DeriveInput)).into()
+}
