@@ -1,0 +1,131 @@
+//! A row that will not be tried again without a person or a replay.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::identity::{BusinessKey, MessageId, SubscriptionId};
+use crate::record::{Headers, Record};
+use crate::store::Fence;
+
+/// Why a message became a dead letter. The names are stored: a contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeadClass {
+    /// Its handler said that trying again cannot help.
+    Permanent,
+    /// Its value could not be decoded.
+    Undecodable,
+    /// It has no usable message id.
+    NoId,
+    /// It lacks the payload field that is its business key.
+    NoKey,
+    /// It is larger than the inbox accepts.
+    Oversized,
+    /// Its timestamp lies further in the future than the inbox accepts.
+    FutureDated,
+    /// Its row could not be written although the database was healthy, three times.
+    Unstorable,
+    /// The connection was lost while it ran alone although the database was healthy, three times.
+    Crashed,
+}
+
+impl DeadClass {
+    /// Every class.
+    pub const ALL: [Self; 8] = [
+        Self::Permanent,
+        Self::Undecodable,
+        Self::NoId,
+        Self::NoKey,
+        Self::Oversized,
+        Self::FutureDated,
+        Self::Unstorable,
+        Self::Crashed,
+    ];
+
+    /// The class's name in rows, logs and metrics.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Permanent => "permanent",
+            Self::Undecodable => "undecodable",
+            Self::NoId => "no_id",
+            Self::NoKey => "no_key",
+            Self::Oversized => "oversized",
+            Self::FutureDated => "future_dated",
+            Self::Unstorable => "unstorable",
+            Self::Crashed => "crashed",
+        }
+    }
+}
+
+impl fmt::Display for DeadClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A message to bury: what the store keeps of it.
+#[derive(Clone, Debug)]
+pub struct DeadLetter {
+    /// Whose it is.
+    pub subscription: SubscriptionId,
+    /// The ownership under which it is buried.
+    pub fence: Fence,
+    /// Its id.
+    pub id: MessageId,
+    /// Its business key, if one was found.
+    pub key: Option<BusinessKey>,
+    /// Why.
+    pub class: DeadClass,
+    /// Why, for a person.
+    pub reason: String,
+    /// How often its handler was tried.
+    pub attempts: u32,
+    /// The original record.
+    pub record: Arc<Record>,
+    /// False where not even the bytes could be stored: the row then only names the place in Kafka.
+    pub with_bytes: bool,
+}
+
+impl DeadLetter {
+    /// The longest reason kept, in bytes.
+    const MAX_REASON: usize = 8 * 1024;
+
+    /// The reason as text that any database stores: without NUL, of bounded length.
+    #[must_use]
+    pub fn stored_reason(&self) -> String {
+        let mut end = self.reason.len().min(Self::MAX_REASON);
+        while !self.reason.is_char_boundary(end) {
+            end -= 1;
+        }
+        self.reason[..end].replace('\0', "\u{fffd}")
+    }
+
+    /// The headers as they are stored: a JSON array of `[name, base64 of the value or null]`.
+    #[must_use]
+    pub fn stored_headers(&self) -> Vec<u8> {
+        encode_headers(&self.record.headers)
+    }
+}
+
+fn encode_headers(headers: &Headers) -> Vec<u8> {
+    let pairs: Vec<_> = headers.iter().map(|(name, value)| (name, value.map(|v| STANDARD.encode(v)))).collect();
+    serde_json::to_vec(&pairs).expect("text and null always serialise")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_of_any_bytes_become_json() {
+        let headers = Headers::new([
+            ("a\0b".into(), Some(vec![0xff, 0].into())),
+            ("none".into(), None),
+        ]);
+        assert_eq!(encode_headers(&headers), br#"[["a\u0000b","/wA="],["none",null]]"#);
+    }
+}

@@ -1,0 +1,216 @@
+//! The engine: what a transport drives. It takes partitions over, turns records into units, and
+//! writes watermarks down.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::identity::{Epoch, Offset, Partition, Topic};
+use crate::lanes::{Lanes, Unit};
+use crate::record::Record;
+use crate::store::{Database, Fence, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits};
+use crate::subscription::ReadContext;
+
+use super::builder::Inbox;
+use super::events::Events;
+use super::health::Health;
+use super::housekeeper::Housekeeper;
+use super::owner::Owner;
+use super::runner::Unread;
+use super::settings::Settings;
+use super::start::StartError;
+
+/// A started inbox. A transport (such as inbox-kafka) drives it; users do not need it.
+///
+/// The contract: a partition is [taken over](Self::take_over) before its records are
+/// [delivered](Self::deliver), from its owner's [start](Owner::start) on, in offset order; every unit
+/// ends with exactly one [`Ended`](super::Ended); watermarks are computed by the transport from ends,
+/// and [written](Self::flush) before the broker learns of them.
+pub struct Engine<Db: Database> {
+    group: String,
+    cluster: String,
+    settings: Settings,
+    lanes: Lanes<Db>,
+    health: Arc<Health<Db>>,
+    ownership: Housekeeper<Db>,
+    offsets: Housekeeper<Db>,
+}
+
+impl<Db: Database> Inbox<Db> {
+    /// Checks and registers everything, and starts the lanes.
+    ///
+    /// # Errors
+    /// Whatever could be found wrong before the first message: see [`StartError`].
+    pub async fn start(self, group: &str, cluster: &str, events: Events) -> Result<Engine<Db>, StartError> {
+        self.check()?;
+        let Self { store, settings, runners } = self;
+        Db::check_schema(&store).await?;
+        let registrations: Vec<_> = runners.iter().map(|runner| runner.registration()).collect();
+        let mut conn = Db::connect(&store).await?;
+        let ids = match Db::register(&mut conn, group, &registrations).await {
+            Ok(ids) => ids,
+            Err(error) => {
+                Db::discard(conn).await;
+                return Err(error.into());
+            }
+        };
+        drop(conn);
+        let health = Arc::new(Health::new(store.clone(), events.clone(), settings.probe_cap));
+        let lanes = Lanes::start(&store, &settings, runners.into_iter().zip(ids), &health, &events);
+        Ok(Engine {
+            group: group.to_owned(),
+            cluster: cluster.to_owned(),
+            settings,
+            lanes,
+            health,
+            ownership: Housekeeper::new(store.clone()),
+            offsets: Housekeeper::new(store),
+        })
+    }
+}
+
+impl<Db: Database> Engine<Db> {
+    /// How long one try to take a partition over waits for a zombie's transaction.
+    const TAKE_OVER: TransactionLimits = TransactionLimits {
+        statement: Duration::from_secs(2),
+        lock: Duration::from_secs(1),
+        idle: Duration::from_secs(5),
+    };
+
+    /// The limits it runs with.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Every topic that a subscription consumes, once.
+    pub fn topics(&self) -> BTreeSet<Topic> {
+        self.lanes.subscriptions().iter().flat_map(|s| s.runner.topics()).cloned().collect()
+    }
+
+    /// Whether the database is up, as far as this process knows.
+    pub fn is_up(&self) -> bool {
+        self.health.is_up()
+    }
+
+    /// Gives a partition a new epoch and reads its watermarks. `first` is where a subscription that
+    /// was never here begins.
+    ///
+    /// # Errors
+    /// If the database refuses, or a transaction of the previous owner is still open: try again.
+    pub async fn take_over(&self, topic: &Topic, partition: Partition, first: Offset) -> Result<Owner, StoreError> {
+        let consumers: Vec<_> = self
+            .lanes
+            .subscriptions()
+            .iter()
+            .enumerate()
+            .filter(|(_, subscription)| subscription.runner.topics().contains(topic))
+            .map(|(index, subscription)| (index, subscription.id))
+            .collect();
+        let asked = TakeOver {
+            group: self.group.clone(),
+            topic: topic.clone(),
+            partition,
+            epoch: Epoch::random(),
+            subscriptions: consumers.iter().map(|(_, id)| *id).collect(),
+            first,
+        };
+        let epoch = asked.epoch;
+        let taken = self
+            .ownership
+            .run(move |conn| Box::pin(async move { Db::take_over(conn, &Self::TAKE_OVER, &asked).await }))
+            .await;
+        let taken = self.told_health(taken).await?;
+        let fence = Fence { partition: taken.partition, epoch };
+        let watermarks = consumers.iter().map(|(index, _)| *index).zip(taken.watermarks).collect();
+        Ok(Owner::new((topic.clone(), partition), fence, taken.incarnation, taken.flush_number, watermarks))
+    }
+
+    /// Makes a unit for each subscription that wants the record, and hands it to a lane. Appends the
+    /// index of each such subscription to `made`.
+    ///
+    /// Never waits: the transport bounds what is in flight.
+    pub fn deliver(&self, owner: &Arc<Owner>, record: Record, made: &mut Vec<usize>) {
+        let record = Arc::new(record);
+        let fingerprint = record.fingerprint();
+        let context = ReadContext {
+            cluster: &self.cluster,
+            incarnation: owner.incarnation(),
+            max_record_bytes: self.settings.max_record_bytes,
+            max_clock_skew: self.settings.max_clock_skew,
+        };
+        for &(index, watermark) in owner.watermarks() {
+            // Below its watermark the record is finished for this subscription, receipt or not.
+            if record.offset() < watermark {
+                continue;
+            }
+            let runner = &self.lanes.subscriptions()[index].runner;
+            let unit = match runner.read(&record, &context) {
+                Unread::Ignored => continue,
+                Unread::Message { message, id, key } => {
+                    Unit::to_handle(index, owner, &record, fingerprint, (id, key), message)
+                }
+                Unread::Rejected(rejection) => Unit::to_bury(index, owner, &record, fingerprint, rejection),
+            };
+            made.push(index);
+            self.lanes.send(unit);
+        }
+    }
+
+    /// Drops every waiting unit whose owner was stopped; each ends as `Dropped`.
+    pub fn sweep(&self) {
+        self.lanes.sweep();
+    }
+
+    /// Writes watermarks: per partition the owner, the number it must have, and each moved
+    /// subscription's index, watermark and time.
+    ///
+    /// # Errors
+    /// If the database refuses: nothing was written, or its answer was lost.
+    pub async fn flush(&self, flushes: Vec<FlushRequest>) -> Result<Vec<Flushed>, StoreError> {
+        let flushes: Vec<Flush> = flushes.into_iter().map(|request| self.resolve(request)).collect();
+        let flushed = self
+            .offsets
+            .run(move |conn| Box::pin(async move { Db::flush(conn, &TransactionLimits::OWN, &flushes).await }))
+            .await;
+        self.told_health(flushed).await
+    }
+
+    fn resolve(&self, request: FlushRequest) -> Flush {
+        let subscriptions = self.lanes.subscriptions();
+        Flush {
+            fence: request.owner.fence(),
+            number: request.number,
+            watermarks: request
+                .watermarks
+                .iter()
+                .map(|&(index, watermark, time)| FlushWatermark { subscription: subscriptions[index].id, watermark, time })
+                .collect(),
+        }
+    }
+
+    /// Waits until the lanes have ended what runs, and ends them.
+    pub async fn stop(self) {
+        self.lanes.stop().await;
+    }
+
+    async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(error) = &result {
+            let healthy = self.health.suspect().await;
+            if healthy {
+                tracing::warn!(%error, "a transaction of the inbox failed and is tried again");
+            }
+        }
+        result
+    }
+}
+
+/// A partition whose watermarks are to be written.
+#[derive(Clone, Debug)]
+pub struct FlushRequest {
+    /// The ownership.
+    pub owner: Arc<Owner>,
+    /// The number that the last flush, or the take-over, answered.
+    pub number: i64,
+    /// Each moved subscription: index, watermark, and the last finished record's timestamp.
+    pub watermarks: Vec<(usize, Offset, Option<crate::record::Timestamp>)>,
+}

@@ -1,0 +1,86 @@
+//! What the engine tells the transport that drives it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use crate::dead_letter::DeadClass;
+use crate::identity::Offset;
+
+use super::owner::Owner;
+
+/// What the engine tells its transport.
+#[derive(Debug)]
+pub enum Event {
+    /// Units ended, each exactly once.
+    Ended(Vec<Ended>),
+    /// Another epoch owns this partition: the ownership is over.
+    Lost(Arc<Owner>),
+    /// The database is down: every ownership is over, what it had in flight is dropped.
+    Outage,
+    /// The database is up again: ownerships may begin anew.
+    Recovered,
+    /// A lane died of a bug. Nothing it had in flight is finished.
+    Broken(String),
+}
+
+/// A unit's end.
+#[derive(Debug)]
+pub struct Ended {
+    /// The ownership it belonged to.
+    pub owner: Arc<Owner>,
+    /// The subscription, by its index in the engine.
+    pub subscription: usize,
+    /// The record.
+    pub offset: Offset,
+    /// How it ended.
+    pub end: End,
+}
+
+/// How a unit ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Effect and receipt are committed.
+    Processed,
+    /// A row was there already: done, dead, or open and finished as far as the offset goes.
+    Duplicate,
+    /// It is a dead letter.
+    Dead(DeadClass),
+    /// It was not run, because its ownership was over. **Not finished.**
+    Dropped,
+}
+
+impl End {
+    /// Whether the record counts as finished for its subscription (P2).
+    #[must_use]
+    pub fn is_finished(self) -> bool {
+        self != Self::Dropped
+    }
+}
+
+/// Where events go: a channel, and a function that wakes whoever reads it.
+#[derive(Clone)]
+pub struct Events {
+    sender: Sender<Event>,
+    wake: Arc<dyn Fn() + Send + Sync>,
+}
+
+impl Events {
+    /// Sends into this channel and calls `wake` after each event.
+    pub fn new(sender: Sender<Event>, wake: impl Fn() + Send + Sync + 'static) -> Self {
+        Self { sender, wake: Arc::new(wake) }
+    }
+
+    pub(crate) fn send(&self, event: Event) {
+        // A transport that is gone wants nothing more.
+        if self.sender.send(event).is_ok() {
+            (self.wake)();
+        }
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}

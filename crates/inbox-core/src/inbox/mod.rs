@@ -1,0 +1,20 @@
+//! The inbox: handlers and settings over a store, and the engine that a transport drives.
+
+mod builder;
+mod engine;
+mod events;
+mod health;
+mod housekeeper;
+mod owner;
+mod runner;
+mod settings;
+mod start;
+
+pub use builder::Inbox;
+pub use engine::{Engine, FlushRequest};
+pub use events::{End, Ended, Event, Events};
+pub(crate) use health::Health;
+pub use owner::Owner;
+pub(crate) use runner::{AnyMessage, Runner};
+pub use settings::Settings;
+pub use start::StartError;

@@ -1,0 +1,77 @@
+//! One ownership of a partition, from its take-over to its end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::identity::{Offset, Partition, Topic};
+use crate::store::Fence;
+
+/// One ownership of a partition: units and their ends carry it, so that what belongs to an earlier
+/// one is told apart (P4).
+#[derive(Debug)]
+pub struct Owner {
+    topic: Topic,
+    partition: Partition,
+    fence: Fence,
+    incarnation: i32,
+    flush_number: i64,
+    /// Of each subscription, by its index in the engine, that consumes this topic.
+    watermarks: Vec<(usize, Offset)>,
+    stopped: AtomicBool,
+}
+
+impl Owner {
+    pub(super) fn new(
+        (topic, partition): (Topic, Partition),
+        fence: Fence,
+        incarnation: i32,
+        flush_number: i64,
+        watermarks: Vec<(usize, Offset)>,
+    ) -> Self {
+        Self { topic, partition, fence, incarnation, flush_number, watermarks, stopped: AtomicBool::new(false) }
+    }
+
+    /// The topic.
+    pub fn topic(&self) -> &Topic {
+        &self.topic
+    }
+
+    /// The partition.
+    pub fn partition(&self) -> Partition {
+        self.partition
+    }
+
+    /// What its transactions check.
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    /// What the first flush must expect.
+    pub fn flush_number(&self) -> i64 {
+        self.flush_number
+    }
+
+    /// The subscriptions that consume it, by index, with their watermarks at the take-over.
+    pub fn watermarks(&self) -> &[(usize, Offset)] {
+        &self.watermarks
+    }
+
+    /// Where consumption starts: the lowest watermark.
+    pub fn start(&self) -> Offset {
+        self.watermarks.iter().map(|(_, watermark)| *watermark).min().unwrap_or(Offset(0))
+    }
+
+    pub(super) fn incarnation(&self) -> i32 {
+        self.incarnation
+    }
+
+    /// From now on units of this ownership are dropped instead of run. Transactions that run end
+    /// as they would have.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,134 @@
+//! A handler with its types erased, so that one inbox holds many.
+
+use std::any::Any;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use crate::handler::{BatchHandler, Handler};
+use crate::identity::{BusinessKey, MessageId, SubscriptionName, Topic};
+use crate::message::Message;
+use crate::process::{Attempt, AttemptEnd};
+use crate::record::Record;
+use crate::store::{Database, Registration};
+use crate::subscription::{Definition, DefinitionError, Read, ReadContext, Rejection, Subscription};
+
+/// A `Message<P>` of a payload type that only its runner knows.
+pub(crate) struct AnyMessage(Box<dyn Any + Send + Sync>);
+
+/// What a record is to a subscription, with the payload's type erased.
+pub(crate) enum Unread {
+    Ignored,
+    Message { message: AnyMessage, id: MessageId, key: Option<BusinessKey> },
+    Rejected(Rejection),
+}
+
+pub(crate) trait Runner<Db: Database>: Send + Sync {
+    fn check(&self) -> Result<(), DefinitionError>;
+    fn name(&self) -> &SubscriptionName;
+    fn topics(&self) -> &[Topic];
+    fn registration(&self) -> Registration;
+    fn max_batch(&self) -> Option<usize>;
+    fn time_limit(&self) -> Option<Duration>;
+    /// Whether its handler's calls may share the connection at the same time.
+    fn pipelines(&self) -> bool;
+    fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread;
+    fn set_attempt(&self, message: &mut AnyMessage, attempt: u32);
+    fn run<'a>(
+        &'a self,
+        conn: &'a mut Db::Conn,
+        messages: &'a [&'a AnyMessage],
+        attempt: &'a Attempt<'a>,
+    ) -> BoxFuture<'a, AttemptEnd>;
+}
+
+/// The two ways of calling a handler, as types.
+pub(super) struct Each;
+pub(super) struct All;
+
+pub(super) struct Handling<H: Subscription, Way> {
+    handler: H,
+    definition: Definition<H::Payload>,
+    way: PhantomData<fn() -> Way>,
+}
+
+impl<H: Subscription, Way> Handling<H, Way> {
+    pub(super) fn new(handler: H) -> Self {
+        let definition = handler.definition();
+        Self { handler, definition, way: PhantomData }
+    }
+
+    fn read_record(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread {
+        match self.definition.read(record, context) {
+            Read::Ignored => Unread::Ignored,
+            Read::Rejected(rejection) => Unread::Rejected(rejection),
+            Read::Message(message) => {
+                let (id, key) = (message.id().clone(), message.key().cloned());
+                Unread::Message { message: AnyMessage(Box::new(message)), id, key }
+            }
+        }
+    }
+
+    fn typed<'a>(messages: &[&'a AnyMessage]) -> Vec<&'a Message<H::Payload>> {
+        messages.iter().map(|message| message.0.downcast_ref().expect("a runner gets only the messages it has read")).collect()
+    }
+}
+
+macro_rules! runner {
+    ($way:ty, $kind:ident, $pipelines:expr, $handle:ident) => {
+        impl<Db: Database, H: $kind<Db>> Runner<Db> for Handling<H, $way> {
+            fn check(&self) -> Result<(), DefinitionError> {
+                self.definition.check()
+            }
+
+            fn name(&self) -> &SubscriptionName {
+                &self.definition.name
+            }
+
+            fn topics(&self) -> &[Topic] {
+                &self.definition.topics
+            }
+
+            fn registration(&self) -> Registration {
+                self.definition.registration()
+            }
+
+            fn max_batch(&self) -> Option<usize> {
+                self.definition.max_batch
+            }
+
+            fn time_limit(&self) -> Option<Duration> {
+                self.definition.time_limit
+            }
+
+            fn pipelines(&self) -> bool {
+                $pipelines
+            }
+
+            fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread {
+                self.read_record(record, context)
+            }
+
+            fn set_attempt(&self, message: &mut AnyMessage, attempt: u32) {
+                if let Some(message) = message.0.downcast_mut::<Message<H::Payload>>() {
+                    message.set_attempt(attempt);
+                }
+            }
+
+            fn run<'a>(
+                &'a self,
+                conn: &'a mut Db::Conn,
+                messages: &'a [&'a AnyMessage],
+                attempt: &'a Attempt<'a>,
+            ) -> BoxFuture<'a, AttemptEnd> {
+                let typed = Self::typed(messages);
+                Box::pin(async move { Db::$handle(conn, &self.handler, &typed, attempt).await })
+            }
+        }
+    };
+}
+
+runner!(Each, Handler, Db::PIPELINES, handle_each);
+runner!(All, BatchHandler, false, handle_all);

@@ -1,0 +1,160 @@
+//! One transaction for a batch: admission, handlers, proof, commit (P1).
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::identity::PartitionId;
+use crate::inbox::{AnyMessage, End};
+use crate::process::{Attempt, AttemptEnd, Chain};
+use crate::store::{Admission, Admitted, Database, StoreError};
+
+use super::lane::Lane;
+use super::unit::{Unit, Work};
+
+/// How a batch's transaction ended. Except after `Finished`, nothing was written, or, after a lost
+/// connection, nobody knows: running it again lets admission decide.
+#[derive(Debug)]
+pub(super) enum BatchEnd {
+    /// Committed, or found done already: the end of each unit.
+    Finished(Vec<End>),
+    /// These partitions belong to another epoch.
+    Fenced(Vec<PartitionId>),
+    /// Another transaction holds the id for longer than the lock time-out.
+    Waiting,
+    /// No connection could be made.
+    NoConnection(StoreError),
+    /// A statement of the inbox failed, not one of a handler.
+    Ours(StoreError),
+    /// COMMIT failed: a deferred constraint, a transaction that had ended, or a lost connection.
+    Commit(StoreError),
+    /// A handler failed; the index is that of its unit.
+    Handler(AttemptEnd),
+}
+
+impl<Db: Database> Lane<Db> {
+    /// Runs units of one subscription in one transaction. On return the connection has no open
+    /// transaction, or is gone.
+    pub(super) async fn transact(&mut self, units: &[Unit]) -> BatchEnd {
+        let Some(first) = units.first() else { return BatchEnd::Finished(Vec::new()) };
+        let subscriptions = std::sync::Arc::clone(&self.subscriptions);
+        let subscribed = &subscriptions[first.subscription];
+        let limits = self.settings.limits(subscribed.pace.time_limit);
+        let admission = admission_of(units, subscribed.id);
+
+        let conn = match self.connected().await {
+            Ok(conn) => conn,
+            Err(error) => return BatchEnd::NoConnection(error),
+        };
+        // `units` index of each admitted message.
+        let places = places(units, &admission);
+        let conflicts = match Db::admit(conn, &limits, &admission).await {
+            Ok(Admitted::Open(conflicts)) => conflicts,
+            Ok(Admitted::Fenced(partitions)) => return BatchEnd::Fenced(partitions),
+            Ok(Admitted::Waiting) => return BatchEnd::Waiting,
+            Err(error) => {
+                self.drop_connection().await;
+                return BatchEnd::Ours(error);
+            }
+        };
+
+        // Whatever is neither fresh nor in conflict has the id of another unit of this batch, the
+        // one with the lowest offset: it is a duplicate once that one is committed.
+        let mut ends = vec![End::Duplicate; units.len()];
+        for &place in &places {
+            ends[place] = End::Processed;
+        }
+        for conflict in &conflicts {
+            let unit = &units[places[conflict.index]];
+            ends[places[conflict.index]] = End::Duplicate;
+            if conflict.other_payload {
+                tracing::warn!(
+                    subscription = %subscribed.runner.name(), message_id = %unit.id, place = %unit.record.place,
+                    "this message id came before with another payload: the sender reuses ids; the message is a duplicate"
+                );
+            }
+        }
+        let fresh: Vec<usize> = (0..units.len()).filter(|&at| ends[at] == End::Processed).collect();
+        if fresh.is_empty() {
+            return match Db::rollback(conn).await {
+                Ok(()) => BatchEnd::Finished(ends),
+                Err(error) => self.spoiled(BatchEnd::Ours(error)).await,
+            };
+        }
+
+        let messages: Vec<&AnyMessage> = fresh.iter().filter_map(|&at| message(&units[at])).collect();
+        let chains = (subscribed.pace.pipelines() && fresh.len() > 1).then(|| chains_of(units, &fresh));
+        let attempt = Attempt { time_limit: subscribed.pace.time_limit, chains: chains.as_deref() };
+        let end = subscribed.runner.run(conn, &messages, &attempt).await;
+        if !matches!(end, AttemptEnd::Done) {
+            let spoiled = end.spoils_connection() || Db::rollback(conn).await.is_err();
+            let end = BatchEnd::Handler(place_of(end, &fresh));
+            return if spoiled { self.spoiled(end).await } else { end };
+        }
+        match Db::commit(conn).await {
+            Ok(()) => BatchEnd::Finished(ends),
+            // A transaction may still be open, in whatever state.
+            Err(error) => self.spoiled(BatchEnd::Commit(error)).await,
+        }
+    }
+
+    async fn spoiled(&mut self, end: BatchEnd) -> BatchEnd {
+        self.drop_connection().await;
+        end
+    }
+}
+
+fn message(unit: &Unit) -> Option<&AnyMessage> {
+    match &unit.work {
+        Work::Handle(message) => Some(message),
+        Work::Bury { .. } => None,
+    }
+}
+
+/// The handler's end with the unit's index instead of the message's.
+fn place_of(end: AttemptEnd, fresh: &[usize]) -> AttemptEnd {
+    match end {
+        AttemptEnd::Failed { index, failure, suspect_database } => {
+            AttemptEnd::Failed { index: index.map(|at| fresh[at]), failure, suspect_database }
+        }
+        AttemptEnd::Panicked { index, reason } => AttemptEnd::Panicked { index: index.map(|at| fresh[at]), reason },
+        AttemptEnd::TimedOut { index } => AttemptEnd::TimedOut { index: index.map(|at| fresh[at]) },
+        end => end,
+    }
+}
+
+/// Distinct ids, sorted. Of equal ids the first unit is admitted: it has the lowest offset.
+fn admission_of(units: &[Unit], subscription: crate::identity::SubscriptionId) -> Admission {
+    let mut distinct = BTreeMap::new();
+    let mut fences = BTreeMap::new();
+    for unit in units {
+        distinct.entry(unit.stored_id).or_insert_with(|| unit.admit());
+        let fence = unit.owner.fence();
+        fences.entry(fence.partition).or_insert(fence);
+    }
+    Admission {
+        subscription,
+        fences: fences.into_values().collect(),
+        messages: distinct.into_values().collect(),
+        patient: units.len() == 1 && units[0].strikes > 0,
+    }
+}
+
+/// The unit of each admitted message.
+fn places(units: &[Unit], admission: &Admission) -> Vec<usize> {
+    let mut first = HashMap::with_capacity(units.len());
+    for (at, unit) in units.iter().enumerate() {
+        first.entry(unit.stored_id).or_insert(at);
+    }
+    admission.messages.iter().map(|message| first[&message.id]).collect()
+}
+
+/// One chain per order, in the order of business keys: lanes that touch the same rows then tend to
+/// lock them in the same order.
+fn chains_of(units: &[Unit], fresh: &[usize]) -> Vec<Chain> {
+    let mut chains: HashMap<u64, Chain> = HashMap::with_capacity(fresh.len());
+    for (index, &at) in fresh.iter().enumerate() {
+        chains.entry(units[at].order).or_default().push(index);
+    }
+    let mut chains: Vec<Chain> = chains.into_values().collect();
+    chains.sort_by_key(|chain| units[fresh[chain[0]]].key.as_ref().map(|key| key.as_bytes()));
+    chains
+}

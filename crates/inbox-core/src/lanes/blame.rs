@@ -1,0 +1,258 @@
+//! Whose fault it is: a failure in a batch only isolates, a failure alone is classified (P6).
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::dead_letter::DeadClass;
+use crate::failure::FailureClass;
+use crate::identity::PartitionId;
+use crate::inbox::{End, Event};
+use crate::process::AttemptEnd;
+use crate::store::{Database, StoreError};
+
+use super::batch::BatchEnd;
+use super::lane::Lane;
+use super::unit::{Unit, Work};
+
+/// What a part of a batch came to, beside what was reported already.
+pub(super) enum PartEnd {
+    /// Every unit has ended or waits for its retry.
+    Over,
+    /// Every unit has ended or waits, and one of them failed alone.
+    FailedAlone,
+    /// Run these again, as they are.
+    Again(Vec<Unit>),
+    /// It failed together with others: run these parts, in this order.
+    Split(Vec<Vec<Unit>>),
+    /// The database is down.
+    Outage(Vec<Unit>),
+}
+
+impl<Db: Database> Lane<Db> {
+    /// Runs units of one subscription until each has ended or waits for its retry.
+    pub(super) async fn work(&mut self, batch: Vec<Unit>) {
+        let subscriptions = Arc::clone(&self.subscriptions);
+        let subscription = batch[0].subscription;
+        let pace = &subscriptions[subscription].pace;
+        let _turn = pace.turn().await;
+        let mut parts = VecDeque::from([batch]);
+        let (mut split, mut failed_alone) = (false, false);
+        while let Some(part) = parts.pop_front() {
+            let part = self.runnable(part);
+            if part.is_empty() {
+                continue;
+            }
+            let end = if part[0].is_burial() { self.bury_part(part).await } else { self.handle_part(part).await };
+            match end {
+                PartEnd::Over => {}
+                PartEnd::FailedAlone => failed_alone = true,
+                PartEnd::Again(units) => parts.push_front(units),
+                PartEnd::Split(smaller) => {
+                    split = true;
+                    smaller.into_iter().rev().for_each(|part| parts.push_front(part));
+                }
+                PartEnd::Outage(units) => {
+                    // The transport was told and begins anew from the watermark.
+                    let rest = units.into_iter().chain(parts.drain(..).flatten());
+                    self.report(rest.map(|unit| (unit, End::Dropped)));
+                }
+            }
+        }
+        if split && !failed_alone {
+            tracing::info!(
+                subscription = %subscriptions[subscription].runner.name(),
+                "a batch failed and none of its messages did alone: batches run one at a time for a while"
+            );
+            pace.one_at_a_time_for_a_while();
+        }
+    }
+
+    async fn handle_part(&mut self, part: Vec<Unit>) -> PartEnd {
+        let subscriptions = Arc::clone(&self.subscriptions);
+        let subscribed = &subscriptions[part[0].subscription];
+        let started = Instant::now();
+        let end = self.transact(&part).await;
+        match end {
+            BatchEnd::Finished(ends) => {
+                subscribed.pace.took(part.len(), started.elapsed());
+                self.report(part.into_iter().zip(ends));
+                PartEnd::Over
+            }
+            BatchEnd::Fenced(partitions) => {
+                self.lose(&part, &partitions);
+                PartEnd::Again(part)
+            }
+            BatchEnd::Handler(AttemptEnd::SecondStatement { sql }) => {
+                if subscribed.pace.run_in_sequence() {
+                    tracing::info!(
+                        subscription = %subscribed.runner.name(), statement = sql,
+                        "its handler sends more than one statement: its messages are handled in sequence from now on"
+                    );
+                }
+                PartEnd::Again(part)
+            }
+            BatchEnd::NoConnection(error) => self.no_connection(part, &error).await,
+            end if part.len() > 1 => self.isolate(part, &end).await,
+            end => {
+                let Some(unit) = part.into_iter().next() else { return PartEnd::Over };
+                self.judge_alone(unit, end).await
+            }
+        }
+    }
+
+    /// Fewer messages each time. Where the failing one is known it runs alone next, between those
+    /// before and behind it; otherwise by halves.
+    async fn isolate(&mut self, mut part: Vec<Unit>, end: &BatchEnd) -> PartEnd {
+        let (lost, hint) = match end {
+            BatchEnd::Ours(error) | BatchEnd::Commit(error) => (error.is_lost(), None),
+            BatchEnd::Handler(end) => {
+                let lost = matches!(end, AttemptEnd::Failed { failure, .. } if failure.class() == FailureClass::Infrastructure);
+                (lost, end.index())
+            }
+            _ => (false, None),
+        };
+        if lost && !self.health.suspect().await {
+            return PartEnd::Outage(part);
+        }
+        tracing::debug!(messages = part.len(), ?end, "a batch failed and is isolated");
+        let Some(at) = hint else {
+            let second = part.split_off(part.len() / 2);
+            return PartEnd::Split(vec![part, second]);
+        };
+        let behind = part.split_off(at + 1);
+        let alone = part.split_off(at);
+        PartEnd::Split(vec![part, alone, behind].into_iter().filter(|part| !part.is_empty()).collect())
+    }
+
+    async fn judge_alone(&mut self, unit: Unit, end: BatchEnd) -> PartEnd {
+        match end {
+            BatchEnd::Waiting => {
+                let wait = self.backoff(2);
+                self.retry_uncounted(unit, wait, "another transaction holds its id")
+            }
+            BatchEnd::Ours(error) => self.strike(unit, &error, DeadClass::Unstorable).await,
+            BatchEnd::Commit(error) if error.is_lost() => self.strike(unit, &error, DeadClass::Crashed).await,
+            BatchEnd::Commit(error) => {
+                // The database is up, or this is an outage; then the message's own statements are to
+                // blame for what COMMIT found: a deferred constraint.
+                if !self.health.suspect().await {
+                    return PartEnd::Outage(vec![unit]);
+                }
+                self.retry(unit, FailureClass::Transient, &format!("COMMIT failed: {error}"))
+            }
+            BatchEnd::Handler(AttemptEnd::Panicked { reason, .. }) => {
+                self.retry(unit, FailureClass::Transient, &format!("the handler panicked: {reason}"))
+            }
+            BatchEnd::Handler(AttemptEnd::TimedOut { .. }) => {
+                let limit = self.subscriptions[unit.subscription].pace.time_limit;
+                self.retry(unit, FailureClass::Transient, &format!("the handler took longer than its time limit of {limit:?}"))
+            }
+            BatchEnd::Handler(AttemptEnd::Failed { failure, suspect_database, .. }) => {
+                if suspect_database && !self.health.suspect().await {
+                    return PartEnd::Outage(vec![unit]);
+                }
+                match failure.class() {
+                    FailureClass::Permanent => {
+                        let mut unit = unit;
+                        unit.turn_to_burial(DeadClass::Permanent, failure.reason().to_owned());
+                        PartEnd::Split(vec![vec![unit]])
+                    }
+                    // The connection was lost under it although the database is up.
+                    FailureClass::Infrastructure if self.conn.is_none() => {
+                        let error = StoreError::Statement { class: failure.class(), reason: failure.reason().to_owned() };
+                        self.strike_healthy(unit, &error, DeadClass::Crashed)
+                    }
+                    // The handler says that something else is down.
+                    FailureClass::Infrastructure => {
+                        let wait = self.settings.retry_cap.min(Duration::from_secs(1));
+                        self.retry_uncounted(unit, wait, failure.reason())
+                    }
+                    class => self.retry(unit, class, failure.reason()),
+                }
+            }
+            // Handled before a failure is judged.
+            BatchEnd::Finished(_) | BatchEnd::Fenced(_) | BatchEnd::NoConnection(_) | BatchEnd::Handler(_) => {
+                PartEnd::Again(vec![unit])
+            }
+        }
+    }
+
+    /// The attempt counts; the key waits, the lane goes on with others.
+    fn retry(&mut self, mut unit: Unit, class: FailureClass, reason: &str) -> PartEnd {
+        unit.attempt = unit.attempt.saturating_add(1);
+        // A victim of a conflict is retried at once, the first time.
+        let at_once = class == FailureClass::Conflict && unit.attempt == 2;
+        let wait = if at_once { Duration::ZERO } else { self.backoff(unit.attempt) };
+        let subscription = &self.subscriptions[unit.subscription];
+        tracing::warn!(
+            subscription = %subscription.runner.name(), message_id = %unit.id, place = %unit.record.place,
+            failed_attempt = unit.attempt - 1, class = class.as_str(), reason, next_in = ?wait,
+            "a message failed: its key waits for the next attempt"
+        );
+        if let Work::Handle(message) = &mut unit.work {
+            subscription.runner.set_attempt(message, unit.attempt);
+        }
+        self.queue.block(unit, wait);
+        PartEnd::FailedAlone
+    }
+
+    /// Not the message's fault: no attempt is counted.
+    fn retry_uncounted(&mut self, unit: Unit, wait: Duration, reason: &str) -> PartEnd {
+        tracing::info!(
+            subscription = %self.subscriptions[unit.subscription].runner.name(), message_id = %unit.id,
+            place = %unit.record.place, reason, next_in = ?wait, "a message is run again, uncounted"
+        );
+        self.queue.block(unit, wait);
+        PartEnd::FailedAlone
+    }
+
+    /// A statement of ours failed, or the connection was lost, while this message ran alone.
+    pub(super) async fn strike(&mut self, unit: Unit, error: &StoreError, class: DeadClass) -> PartEnd {
+        if !self.health.suspect().await {
+            return PartEnd::Outage(vec![unit]);
+        }
+        self.strike_healthy(unit, error, class)
+    }
+
+    /// The same after a healthy probe: three in a row are the message's fault.
+    fn strike_healthy(&mut self, mut unit: Unit, error: &StoreError, class: DeadClass) -> PartEnd {
+        unit.strikes += 1;
+        if unit.strikes < Unit::MAX_STRIKES {
+            let wait = self.backoff(unit.strikes + 1);
+            return self.retry_uncounted(unit, wait, &error.to_string());
+        }
+        match &mut unit.work {
+            // Not even its bytes can be kept: the letter names the place in Kafka.
+            Work::Bury { class, with_bytes, .. } => {
+                *class = DeadClass::Unstorable;
+                *with_bytes = false;
+                unit.strikes = 0;
+            }
+            Work::Handle(_) => unit.turn_to_burial(class, error.to_string()),
+        }
+        PartEnd::Split(vec![vec![unit]])
+    }
+
+    pub(super) async fn no_connection(&mut self, part: Vec<Unit>, error: &StoreError) -> PartEnd {
+        if !self.health.suspect().await {
+            return PartEnd::Outage(part);
+        }
+        // The probe found a connection where the lane found none: the server may be at its limit.
+        tracing::warn!(%error, "a lane has no connection");
+        tokio::time::sleep(self.backoff(2)).await;
+        PartEnd::Again(part)
+    }
+
+    /// Another process owns these partitions: their units are dropped, the transport is told.
+    pub(super) fn lose(&self, part: &[Unit], partitions: &[PartitionId]) {
+        for unit in part {
+            if partitions.contains(&unit.owner.fence().partition) && !unit.owner.is_stopped() {
+                unit.owner.stop();
+                self.events.send(Event::Lost(Arc::clone(&unit.owner)));
+            }
+        }
+    }
+}

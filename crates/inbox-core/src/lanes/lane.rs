@@ -1,0 +1,173 @@
+//! A lane's loop: take what waits for one subscription, run it as one transaction.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use backon::BackoffBuilder as _;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+use crate::inbox::{End, Ended, Event, Events, Health, Settings};
+use crate::store::{Database, StoreError};
+
+use super::Subscribed;
+use super::queue::{BatchLimits, Queue, Waiting};
+use super::unit::Unit;
+
+/// What a lane is told.
+pub(super) enum Input {
+    Unit(Box<Unit>),
+    /// Some owner was stopped.
+    Sweep,
+}
+
+/// A worker with a connection.
+pub(super) struct Lane<Db: Database> {
+    pub(super) store: Db::Store,
+    pub(super) settings: Arc<Settings>,
+    pub(super) subscriptions: Arc<[Subscribed<Db>]>,
+    pub(super) health: Arc<Health<Db>>,
+    pub(super) events: Events,
+    pub(super) conn: Option<Db::Conn>,
+    pub(super) queue: Queue<Unit>,
+    arrivals: u64,
+}
+
+impl Waiting for Unit {
+    fn subscription(&self) -> usize {
+        self.subscription
+    }
+
+    fn order(&self) -> u64 {
+        self.order
+    }
+
+    fn arrival(&self) -> u64 {
+        self.arrival
+    }
+
+    fn bytes(&self) -> usize {
+        self.record.size()
+    }
+
+    fn is_over(&self) -> bool {
+        self.owner.is_stopped()
+    }
+
+    fn is_burial(&self) -> bool {
+        self.is_burial()
+    }
+}
+
+impl<Db: Database> Lane<Db> {
+    pub(super) fn new(
+        store: Db::Store,
+        settings: Arc<Settings>,
+        subscriptions: Arc<[Subscribed<Db>]>,
+        health: Arc<Health<Db>>,
+        events: Events,
+    ) -> Self {
+        let queue = Queue::new(subscriptions.len());
+        Self { store, settings, subscriptions, health, events, conn: None, queue, arrivals: 0 }
+    }
+
+    /// Runs until its sender is gone.
+    pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Input>) {
+        loop {
+            while let Ok(input) = inbox.try_recv() {
+                self.accept(input);
+            }
+            let bytes = self.settings.max_batch_bytes;
+            let subscriptions = Arc::clone(&self.subscriptions);
+            let limits = |n: usize| BatchLimits { units: subscriptions[n].pace.size(), bytes };
+            if let Some(batch) = self.queue.take(limits) {
+                self.work(batch).await;
+                continue;
+            }
+            let due = self.queue.next_due();
+            let input = tokio::select! {
+                input = inbox.recv() => input,
+                () = sleep_until(due) => continue,
+            };
+            match input {
+                Some(input) => self.accept(input),
+                None => break,
+            }
+        }
+        self.drop_connection().await;
+    }
+
+    fn accept(&mut self, input: Input) {
+        match input {
+            Input::Unit(mut unit) => {
+                unit.arrival = self.arrivals;
+                self.arrivals += 1;
+                self.queue.push(*unit);
+            }
+            Input::Sweep => {
+                let over = self.queue.sweep();
+                self.report(over.into_iter().map(|unit| (unit, End::Dropped)));
+            }
+        }
+    }
+
+    pub(super) fn report(&self, ended: impl Iterator<Item = (Unit, End)>) {
+        let ended: Vec<Ended> = ended.map(|(unit, end)| unit.ended(end)).collect();
+        if !ended.is_empty() {
+            self.events.send(Event::Ended(ended));
+        }
+    }
+
+    /// What may run now of units that are next: those whose ownership is over are dropped, those
+    /// whose key waits go behind it.
+    pub(super) fn runnable(&mut self, units: Vec<Unit>) -> Vec<Unit> {
+        let mut run = Vec::with_capacity(units.len());
+        let mut over = Vec::new();
+        for unit in units {
+            if unit.owner.is_stopped() {
+                over.push(unit);
+            } else if self.queue.is_blocked(&unit) {
+                self.queue.defer(unit);
+            } else {
+                run.push(unit);
+            }
+        }
+        self.report(over.into_iter().map(|unit| (unit, End::Dropped)));
+        run
+    }
+
+    /// The lane's connection, opened if there is none.
+    pub(super) async fn connected(&mut self) -> Result<&mut Db::Conn, StoreError> {
+        if self.conn.is_none() {
+            self.conn = Some(Db::connect(&self.store).await?);
+        }
+        self.conn.as_mut().ok_or_else(|| StoreError::Connect("no connection".into()))
+    }
+
+    /// Discards the connection: it may have a transaction open, or be in the middle of an answer.
+    pub(super) async fn drop_connection(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            Db::discard(conn).await;
+        }
+    }
+
+    /// The wait before this attempt, at least the second.
+    pub(super) fn backoff(&self, attempt: u32) -> Duration {
+        backon::ExponentialBuilder::new()
+            .with_min_delay(self.settings.retry_base)
+            .with_max_delay(self.settings.retry_cap)
+            .with_jitter()
+            .without_max_times()
+            .build()
+            // Beyond this the cap is reached whatever the base.
+            .nth(usize::try_from(attempt.saturating_sub(2)).unwrap_or_default().min(64))
+            .unwrap_or(self.settings.retry_cap)
+    }
+}
+
+async fn sleep_until(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,110 @@
+//! Lanes: workers with a connection each, that handle the business keys hashed to them (P3).
+//!
+//! | file | what lives there |
+//! |---|---|
+//! | `unit` | one message for one subscription under one epoch |
+//! | `queue` | what waits in a lane: batches, keys in backoff, order |
+//! | `lane` | the worker's loop |
+//! | `batch` | one transaction: admission, handlers, proof, commit |
+//! | `blame` | a failed batch is isolated; a failure alone is classified |
+//! | `burial` | dead letters, in transactions of their own |
+//! | `pace` | batch sizes, pipelining or sequence, one batch at a time after deadlocks |
+
+mod batch;
+mod blame;
+mod burial;
+mod lane;
+mod pace;
+mod queue;
+mod unit;
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio_util::task::TaskTracker;
+
+use crate::identity::SubscriptionId;
+use crate::inbox::{Event, Events, Health, Runner, Settings};
+use crate::store::Database;
+
+use lane::{Input, Lane};
+use pace::Pace;
+pub(crate) use unit::Unit;
+
+/// A handler with its number in the store and what its lanes know about running it.
+pub(crate) struct Subscribed<Db: Database> {
+    pub(crate) runner: Arc<dyn Runner<Db>>,
+    pub(crate) id: SubscriptionId,
+    pace: Pace,
+}
+
+/// Every lane of an inbox.
+pub(crate) struct Lanes<Db: Database> {
+    subscriptions: Arc<[Subscribed<Db>]>,
+    inputs: Vec<UnboundedSender<Input>>,
+    tasks: TaskTracker,
+}
+
+impl<Db: Database> Lanes<Db> {
+    pub(crate) fn start(
+        store: &Db::Store,
+        settings: &Settings,
+        handlers: impl Iterator<Item = (Arc<dyn Runner<Db>>, SubscriptionId)>,
+        health: &Arc<Health<Db>>,
+        events: &Events,
+    ) -> Self {
+        let subscriptions: Arc<[_]> = handlers
+            .map(|(runner, id)| Subscribed { pace: Pace::new(settings, &*runner), runner, id })
+            .collect();
+        let tasks = TaskTracker::new();
+        let settings = Arc::new(settings.clone());
+        let inputs = (0..settings.lanes)
+            .map(|_| {
+                let (input, inbox) = unbounded_channel();
+                let lane = Lane::new(
+                    store.clone(),
+                    Arc::clone(&settings),
+                    Arc::clone(&subscriptions),
+                    Arc::clone(health),
+                    events.clone(),
+                );
+                let events = events.clone();
+                tasks.spawn(async move {
+                    if let Err(panic) = AssertUnwindSafe(lane.run(inbox)).catch_unwind().await {
+                        events.send(Event::Broken(crate::subscription::panic_text(&*panic).to_owned()));
+                    }
+                });
+                input
+            })
+            .collect();
+        Self { subscriptions, inputs, tasks }
+    }
+
+    pub(crate) fn subscriptions(&self) -> &[Subscribed<Db>] {
+        &self.subscriptions
+    }
+
+    /// Hands a unit to the lane of its key.
+    pub(crate) fn send(&self, unit: Unit) {
+        let lanes = self.inputs.len() as u64;
+        let lane = usize::try_from(unit.order % lanes).unwrap_or_default();
+        // A lane that is gone has said so by an event.
+        let _ = self.inputs[lane].send(Input::Unit(Box::new(unit)));
+    }
+
+    /// Drops every waiting unit whose owner was stopped.
+    pub(crate) fn sweep(&self) {
+        for input in &self.inputs {
+            let _ = input.send(Input::Sweep);
+        }
+    }
+
+    /// Ends the lanes after the batches that run.
+    pub(crate) async fn stop(self) {
+        drop(self.inputs);
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

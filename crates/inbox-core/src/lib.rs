@@ -1,0 +1,48 @@
+//! The meaning of the inbox: each message's effect happens once, in order per business key.
+//!
+//! This crate never names Kafka's client library. The map:
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `identity`, `record`, `message` | what a message is |
+//! | `subscription`, `handler` | what users write |
+//! | `failure`, `dead_letter` | what can go wrong with a message |
+//! | `tx` | the transaction a handler works in |
+//! | `store` | one durable transition per file, for Postgres and `SQLite` |
+//! | `process` | one attempt |
+//! | `lanes` | batches, isolation, blame, backoff, outage |
+//! | `inbox` | the builder, its settings, the engine a transport drives |
+
+extern crate self as inbox_core;
+
+mod dead_letter;
+mod failure;
+mod field_value;
+mod handler;
+mod identity;
+pub mod inbox;
+mod lanes;
+mod message;
+pub mod process;
+mod record;
+pub mod store;
+mod subscription;
+mod tx;
+
+pub use dead_letter::{DeadClass, DeadLetter};
+pub use failure::{Failure, FailureClass, Outcome};
+pub use field_value::FieldValue;
+pub use handler::{BatchHandler, Handler};
+pub use identity::{
+    BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId, SubscriptionName, Topic,
+};
+#[doc(inline)]
+pub use inbox_macros::Subscription;
+pub use inbox::{Inbox, Settings, StartError};
+pub use message::{Message, TraceContext};
+pub use record::{Headers, Record, Timestamp};
+#[cfg(feature = "postgres")]
+pub use store::postgres::{Postgres, PostgresStore};
+pub use store::{Database, Store, StoreError};
+pub use subscription::{Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Subscription, Tombstones};
+pub use tx::{Savepoint, Tx};

@@ -1,0 +1,117 @@
+//! What Kafka delivered, before anyone has read it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use crate::identity::{Offset, Partition, Place, Topic};
+
+/// What Kafka delivered: a place, a timestamp, and bytes.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Where it is.
+    pub place: Place,
+    /// When its producer or broker says it was made, if it says so.
+    pub timestamp: Option<Timestamp>,
+    /// The record key; `None` for a null key.
+    pub key: Option<Bytes>,
+    /// The record value; `None` for a null value (a tombstone).
+    pub value: Option<Bytes>,
+    /// The record's headers, in the order in which they were sent.
+    pub headers: Headers,
+}
+
+impl Record {
+    /// The record's topic.
+    #[must_use]
+    pub fn topic(&self) -> &Topic {
+        &self.place.topic
+    }
+
+    /// The record's partition.
+    #[must_use]
+    pub fn partition(&self) -> Partition {
+        self.place.partition
+    }
+
+    /// The record's offset.
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.place.offset
+    }
+
+    /// Bytes of key, value and headers together: what counts against byte limits.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + self.headers.size()
+    }
+
+    /// The first 32 bits of the value's blake3 hash: kept beside a receipt, so that an id that
+    /// comes again with another payload is noticed.
+    #[must_use]
+    pub fn fingerprint(&self) -> i32 {
+        let hash = blake3::hash(self.value.as_deref().unwrap_or_default());
+        let [a, b, c, d, ..] = *hash.as_bytes();
+        i32::from_be_bytes([a, b, c, d])
+    }
+}
+
+/// Milliseconds since 1970, as Kafka counts time. Negative and far future values are kept as they
+/// came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    /// Now, by this process's clock.
+    #[must_use]
+    pub fn now() -> Self {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        Self(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// This time as a `SystemTime`; `None` where the platform cannot hold it.
+    #[must_use]
+    pub fn to_system_time(self) -> Option<SystemTime> {
+        let distance = Duration::from_millis(self.0.unsigned_abs());
+        if self.0 < 0 {
+            SystemTime::UNIX_EPOCH.checked_sub(distance)
+        } else {
+            SystemTime::UNIX_EPOCH.checked_add(distance)
+        }
+    }
+}
+
+/// A record's headers: names may repeat, values may be null or any bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Headers(Arc<[(Box<str>, Option<Bytes>)]>);
+
+impl Headers {
+    /// Headers in this order.
+    pub fn new(headers: impl IntoIterator<Item = (Box<str>, Option<Bytes>)>) -> Self {
+        Self(headers.into_iter().collect())
+    }
+
+    /// The value of the last header of this name; `None` if there is none or its value is null.
+    ///
+    /// Kafka's convention for repeated headers: the last one counts.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&[u8]> {
+        self.0.iter().rev().find(|(n, _)| &**n == name)?.1.as_deref()
+    }
+
+    /// Like [`Headers::get`], as text; `None` also where the value is not UTF-8.
+    #[must_use]
+    pub fn get_str(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.get(name)?).ok()
+    }
+
+    /// All headers in the order in which they were sent.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Option<&[u8]>)> {
+        self.0.iter().map(|(name, value)| (&**name, value.as_deref()))
+    }
+
+    fn size(&self) -> usize {
+        self.0.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len)).sum()
+    }
+}

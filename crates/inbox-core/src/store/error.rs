@@ -1,0 +1,60 @@
+//! What can go wrong with the store, as its users see it.
+
+use diesel::result::Error as DieselError;
+
+use crate::failure::{self, FailureClass};
+
+/// An error of the store's own statements or connections.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The address is wrong: nothing will help but another one.
+    #[error("database address: {0}")]
+    Address(String),
+    /// No connection could be made.
+    #[error("cannot connect to the database: {0}")]
+    Connect(String),
+    /// The schema is missing or is not the one this version works with.
+    #[error("{0}")]
+    Schema(String),
+    /// Another process has the database, which serves only one.
+    #[error("{0}")]
+    InUse(String),
+    /// A statement failed.
+    #[error("database: {reason}")]
+    Statement {
+        /// Whose fault it is, as far as the driver says.
+        class: FailureClass,
+        /// What the database said.
+        reason: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn connect(error: &dyn std::error::Error) -> Self {
+        let mut text = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_text = cause.to_string();
+            if !text.contains(&cause_text) {
+                text = format!("{text}: {cause_text}");
+            }
+            source = cause.source();
+        }
+        Self::Connect(text)
+    }
+
+    /// Whether the connection, and with it the outcome of a commit, is lost.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Self::Statement { class, .. } => *class == FailureClass::Infrastructure,
+            _ => true,
+        }
+    }
+}
+
+impl From<DieselError> for StoreError {
+    fn from(error: DieselError) -> Self {
+        Self::Statement { class: failure::classify(&error), reason: error.to_string() }
+    }
+}

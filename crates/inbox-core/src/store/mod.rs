@@ -1,0 +1,152 @@
+//! What is durable. One interface, [`Database`]; one transition per file; dialects for what differs.
+//!
+//! | file | transition or question |
+//! |---|---|
+//! | `register` | a subscription is recorded with its group and rules |
+//! | `take_over` | a partition gets a new epoch; its watermarks are read |
+//! | `admit` | (none) → done: processed, inside the effect's transaction |
+//! | `commit` | the proof before COMMIT, and COMMIT |
+//! | `bury` | (none) → dead |
+//! | `flush` | the watermark and its number |
+//! | `probe` | is the database up |
+//! | `migrate` | numbered schema changes |
+
+mod admit;
+mod bury;
+mod error;
+mod flush;
+mod limits;
+mod migrate;
+#[cfg(feature = "postgres")]
+pub mod postgres;
+mod register;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+mod take_over;
+
+use std::future::Future;
+
+pub use admit::{Admission, Admit, Admitted, Conflict, RowState};
+pub use bury::Buried;
+pub use error::StoreError;
+pub use flush::{Flush, FlushWatermark, Flushed};
+pub use limits::TransactionLimits;
+pub use migrate::{Migration, MigrationStatus};
+pub use register::{RegisterError, Registration};
+pub use take_over::{TakeOver, TakenOver};
+
+use crate::dead_letter::DeadLetter;
+use crate::handler::{BatchHandler, Handler};
+use crate::identity::{Epoch, PartitionId, SubscriptionId};
+use crate::message::Message;
+use crate::process::{AttemptEnd, Attempt};
+
+/// The authority of a transaction over a partition: its number, and the epoch that must still be
+/// the partition's when the transaction looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fence {
+    /// The partition.
+    pub partition: PartitionId,
+    /// The token of the ownership.
+    pub epoch: Epoch,
+}
+
+/// A store that an inbox can be made of: it names its [`Database`].
+pub trait Store: Clone + Send + Sync + 'static {
+    /// The database it speaks to.
+    type Db: Database<Store = Self>;
+}
+
+/// A kind of database: connections, the transactions handlers run in, and the durable transitions.
+///
+/// Implemented by [`postgres::Postgres`] and [`sqlite::Sqlite`]; not meant to be implemented
+/// elsewhere, its methods change with the inbox.
+///
+/// Every method that takes a connection leaves it without an open transaction, except `admit` when
+/// it answers `Ok(Admitted::Open(_))`. After an `Err` or a dropped future the connection must be
+/// [discarded](Self::discard).
+pub trait Database: Sized + Send + Sync + 'static {
+    /// What knows how to connect.
+    type Store: Store<Db = Self>;
+    /// One connection.
+    type Conn: Send + 'static;
+    /// What a [`Tx`](crate::Tx) wraps.
+    type Inner<'a>: Send;
+
+    /// Its name in logs.
+    const NAME: &'static str;
+    /// Whether handlers of one batch may share the connection at the same time.
+    const PIPELINES: bool;
+
+    /// Opens a connection.
+    fn connect(store: &Self::Store) -> impl Future<Output = Result<Self::Conn, StoreError>> + Send;
+
+    /// Ends whatever the connection is doing, then closes it. Never fails: there is nothing left
+    /// to lose.
+    fn discard(conn: Self::Conn) -> impl Future<Output = ()> + Send;
+
+    /// Begins a transaction, checks the fence and admits the messages, in one round trip.
+    fn admit<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        admission: &'a Admission,
+    ) -> impl Future<Output = Result<Admitted, StoreError>> + Send + 'a;
+
+    /// Runs a handler for each of these messages in the open transaction.
+    fn handle_each<'a, H: Handler<Self>>(
+        conn: &'a mut Self::Conn,
+        handler: &'a H,
+        messages: &'a [&'a Message<H::Payload>],
+        attempt: &'a Attempt<'a>,
+    ) -> impl Future<Output = AttemptEnd> + Send + 'a;
+
+    /// Runs a batch handler for all of these messages in the open transaction.
+    fn handle_all<'a, H: BatchHandler<Self>>(
+        conn: &'a mut Self::Conn,
+        handler: &'a H,
+        messages: &'a [&'a Message<H::Payload>],
+        attempt: &'a Attempt<'a>,
+    ) -> impl Future<Output = AttemptEnd> + Send + 'a;
+
+    /// Proves that the transaction is still alive, and commits it. After an error its outcome is
+    /// unknown if the connection was lost, and nothing happened otherwise.
+    fn commit(conn: &mut Self::Conn) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Rolls the open transaction back.
+    fn rollback(conn: &mut Self::Conn) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// (none) → dead, in a transaction of its own.
+    fn bury<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        letters: &'a [DeadLetter],
+    ) -> impl Future<Output = Result<Buried, StoreError>> + Send + 'a;
+
+    /// Records subscriptions with their group and rules, or finds them recorded so.
+    fn register<'a>(
+        conn: &'a mut Self::Conn,
+        group: &'a str,
+        subscriptions: &'a [Registration],
+    ) -> impl Future<Output = Result<Vec<SubscriptionId>, RegisterError>> + Send + 'a;
+
+    /// Gives a partition a new epoch, after whoever holds the old one has ended its transactions.
+    fn take_over<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        partition: &'a TakeOver,
+    ) -> impl Future<Output = Result<TakenOver, StoreError>> + Send + 'a;
+
+    /// Writes watermarks and raises their flush numbers, each only where epoch and number are the
+    /// expected ones.
+    fn flush<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        flushes: &'a [Flush],
+    ) -> impl Future<Output = Result<Vec<Flushed>, StoreError>> + Send + 'a;
+
+    /// Succeeds if the database answers and can write a row of the inbox.
+    fn probe(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Fails unless the schema is the one this version works with.
+    fn check_schema(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;
+}

@@ -1,0 +1,170 @@
+//! The database's address: tokio-postgres's configuration, and the TLS settings that it does not
+//! parse itself.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use tokio_postgres::Config;
+use tokio_postgres::config::SslMode as DriverSslMode;
+
+use crate::store::StoreError;
+
+use super::tls::{self, Connector};
+
+/// What `sslmode` says, with libpq's meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum SslMode {
+    /// Never TLS.
+    Disable,
+    /// TLS without verification where the server offers it.
+    #[default]
+    Prefer,
+    /// TLS without verification.
+    Require,
+    /// TLS; the certificate must be signed by a known authority.
+    VerifyCa,
+    /// TLS; the certificate must be signed by a known authority for this very host.
+    VerifyFull,
+}
+
+impl FromStr for SslMode {
+    type Err = StoreError;
+
+    fn from_str(mode: &str) -> Result<Self, StoreError> {
+        Ok(match mode {
+            "disable" => Self::Disable,
+            "prefer" => Self::Prefer,
+            "require" => Self::Require,
+            "verify-ca" => Self::VerifyCa,
+            "verify-full" => Self::VerifyFull,
+            other => {
+                return Err(StoreError::Address(format!(
+                    "sslmode={other} is unknown: use disable, prefer, require, verify-ca or verify-full"
+                )));
+            }
+        })
+    }
+}
+
+/// A checked address.
+pub(super) struct Address {
+    pub(super) config: Config,
+    pub(super) connector: Option<Connector>,
+}
+
+impl Address {
+    const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+    pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        let (rest, mode, root) = take_tls_settings(url)?;
+        let mut config = Config::from_str(&rest).map_err(|error| {
+            // The driver's error may quote the address, and with it a password: name the cause only.
+            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            StoreError::Address(format!("{cause}: write postgres://user:password@host:port/database"))
+        })?;
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(Self::CONNECT_TIMEOUT);
+        }
+        if config.get_application_name().is_none() {
+            config.application_name("inbox");
+        }
+        config.ssl_mode(match mode {
+            SslMode::Disable => DriverSslMode::Disable,
+            SslMode::Prefer => DriverSslMode::Prefer,
+            _ => DriverSslMode::Require,
+        });
+        let connector = match mode {
+            SslMode::Disable => None,
+            _ => Some(tls::connector(mode, root.as_deref())?),
+        };
+        Ok(Self { config, connector })
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the password: the driver's own Debug of the configuration leaves it out too.
+        f.debug_struct("Address")
+            .field("hosts", &self.config.get_hosts())
+            .field("database", &self.config.get_dbname())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes `sslmode` and `sslrootcert` out of an address in either form.
+fn take_tls_settings(url: &str) -> Result<(String, SslMode, Option<PathBuf>), StoreError> {
+    let (base, settings, separator) = match url.split_once('?') {
+        Some((base, query)) if is_url(url) => (base, query.split('&').collect::<Vec<_>>(), "&"),
+        _ if is_url(url) => (url, Vec::new(), "&"),
+        _ => ("", url.split_whitespace().collect(), " "),
+    };
+    let mut mode = SslMode::default();
+    let mut root = None;
+    let mut kept = Vec::new();
+    for setting in settings {
+        match setting.split_once('=') {
+            Some(("sslmode", value)) => mode = value.parse()?,
+            Some(("sslrootcert", value)) => root = Some(PathBuf::from(percent_decoded(value, is_url(url))?)),
+            _ => kept.push(setting),
+        }
+    }
+    let rest = kept.join(separator);
+    let rest = match (base.is_empty(), rest.is_empty()) {
+        (true, _) => rest,
+        (false, true) => base.to_owned(),
+        (false, false) => format!("{base}?{rest}"),
+    };
+    Ok((rest, mode, root))
+}
+
+fn is_url(address: &str) -> bool {
+    address.starts_with("postgres://") || address.starts_with("postgresql://")
+}
+
+fn percent_decoded(value: &str, in_url: bool) -> Result<String, StoreError> {
+    if !in_url || !value.contains('%') {
+        return Ok(value.to_owned());
+    }
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
+        let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        bytes.push(byte.ok_or_else(|| StoreError::Address("sslrootcert is not percent-encoded rightly".into()))?);
+        rest = &tail[2..];
+    }
+    String::from_utf8(bytes).map_err(|_| StoreError::Address("sslrootcert is not UTF-8".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tls_settings_are_taken_out_of_both_forms() {
+        let (rest, mode, root) =
+            take_tls_settings("postgres://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem")
+                .expect("a good address");
+        assert_eq!((rest.as_str(), mode), ("postgres://u@h/d?connect_timeout=3", SslMode::VerifyFull));
+        assert_eq!(root, Some(PathBuf::from("/tmp/ca.pem")));
+
+        let (rest, mode, _) = take_tls_settings("host=h sslmode=disable user=u").expect("a good address");
+        assert_eq!((rest.as_str(), mode), ("host=h user=u", SslMode::Disable));
+    }
+
+    #[test]
+    fn a_wrong_address_is_refused_with_what_to_write_and_without_its_password() {
+        let error = Address::parse("postgres://u:secret@h:port/d").expect_err("no number").to_string();
+        assert!(error.contains("postgres://user:password@host:port/database"), "{error}");
+        assert!(!error.contains("secret"), "{error}");
+        let error = Address::parse("postgres://h/d?sslmode=on").expect_err("no mode").to_string();
+        assert!(error.contains("verify-full"), "{error}");
+    }
+}

@@ -1,0 +1,135 @@
+//! Admit: BEGIN, fence and receipts in one round trip.
+
+use diesel::pg::Pg;
+use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::sql_types::{Array, BigInt, Integer, Text, Uuid as SqlUuid};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
+use futures_util::future::join;
+use uuid::Uuid;
+
+use crate::failure::FailureClass;
+use crate::identity::PartitionId;
+use crate::store::{Admission, Admit, Admitted, Conflict, Fence, RowState, StoreError, TransactionLimits};
+
+use super::{PgConn, Prepared};
+use super::commit::rollback;
+
+const FENCED: i32 = -1;
+const VANISHED: i32 = -2;
+const FRESH: i32 = -3;
+const WAITING: i32 = -4;
+const OTHER_PAYLOAD: i32 = 16;
+
+#[derive(QueryableByName)]
+struct Answer {
+    #[diesel(sql_type = Integer)]
+    ordinal: i32,
+    #[diesel(sql_type = Integer)]
+    answer: i32,
+}
+
+pub(super) async fn admit(
+    conn: &mut PgConn,
+    limits: &TransactionLimits,
+    admission: &Admission,
+) -> Result<Admitted, StoreError> {
+    let begin = conn.begin_sql(limits);
+    let answers = match (admission.fences.as_slice(), admission.messages.as_slice()) {
+        ([fence], [message]) => admit_one(conn, &begin, admission, *fence, message).await?,
+        _ => admit_many(conn, &begin, admission).await?,
+    };
+    match read(&answers) {
+        Ok(Admitted::Open(conflicts)) => Ok(Admitted::Open(conflicts)),
+        closing => {
+            rollback(conn).await?;
+            closing
+        }
+    }
+}
+
+/// Without arrays, which cost a third of a small transaction.
+async fn admit_one(
+    conn: &PgConn,
+    begin: &str,
+    admission: &Admission,
+    fence: Fence,
+    message: &Admit,
+) -> Result<Vec<Answer>, StoreError> {
+    // Ordinals count from 1, and a lost partition is told by its number, as in the form for many.
+    let sql = if admission.patient {
+        "SELECT CASE a.answer WHEN -1 THEN $2 ELSE 1 END AS ordinal, a.answer \
+         FROM inbox.admit_patiently($1, $2, $3, $4, $5, $6, $7) AS a (answer)"
+    } else {
+        "SELECT CASE a.answer WHEN -1 THEN $2 ELSE 1 END AS ordinal, a.answer \
+         FROM inbox.admit_one($1, $2, $3, $4, $5, $6, $7) AS a (answer)"
+    };
+    let query = sql_query(sql)
+        .bind::<Text, _>(conn.mark())
+        .bind::<Integer, _>(fence.partition.0)
+        .bind::<SqlUuid, _>(fence.epoch.as_uuid())
+        .bind::<Integer, _>(admission.subscription.0)
+        .bind::<SqlUuid, _>(message.id.as_uuid())
+        .bind::<BigInt, _>(message.offset.0)
+        .bind::<Integer, _>(message.fingerprint);
+    sent_after(&conn.conn, begin, query).await
+}
+
+async fn admit_many(conn: &PgConn, begin: &str, admission: &Admission) -> Result<Vec<Answer>, StoreError> {
+    let messages = &admission.messages;
+    let partitions: Vec<i32> = admission.fences.iter().map(|fence| fence.partition.0).collect();
+    let epochs: Vec<Uuid> = admission.fences.iter().map(|fence| fence.epoch.as_uuid()).collect();
+    let ids: Vec<Uuid> = messages.iter().map(|message| message.id.as_uuid()).collect();
+    let id_partitions: Vec<i32> = messages.iter().map(|message| message.partition.0).collect();
+    let offsets: Vec<i64> = messages.iter().map(|message| message.offset.0).collect();
+    let fingerprints: Vec<i32> = messages.iter().map(|message| message.fingerprint).collect();
+    let query = sql_query("SELECT ordinal, answer FROM inbox.admit_many($1, $2, $3, $4, $5, $6, $7, $8)")
+        .bind::<Text, _>(conn.mark())
+        .bind::<Array<Integer>, _>(partitions)
+        .bind::<Array<SqlUuid>, _>(epochs)
+        .bind::<Integer, _>(admission.subscription.0)
+        .bind::<Array<SqlUuid>, _>(ids)
+        .bind::<Array<Integer>, _>(id_partitions)
+        .bind::<Array<BigInt>, _>(offsets)
+        .bind::<Array<Integer>, _>(fingerprints);
+    sent_after(&conn.conn, begin, query).await
+}
+
+/// Sends BEGIN and the admission without waiting in between. If BEGIN fails alone, the admission
+/// finds no mark and fails too: it cannot commit a receipt by itself.
+async fn sent_after<Q>(conn: &AsyncPgConnection, begin: &str, admission: Q) -> Result<Vec<Answer>, StoreError>
+where
+    Q: Query<SqlType = diesel::sql_types::Untyped> + QueryFragment<Pg> + QueryId + Send,
+{
+    let (mut first, mut second) = (conn, conn);
+    let (begun, admitted) = join(first.batch_execute(begin), Prepared(admission).load(&mut second)).await;
+    begun?;
+    Ok(admitted?)
+}
+
+fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
+    let mut conflicts = Vec::new();
+    let mut fenced = Vec::new();
+    for &Answer { ordinal, answer } in answers {
+        match answer {
+            FENCED => fenced.push(PartitionId(ordinal)),
+            FRESH => {}
+            WAITING => return Ok(Admitted::Waiting),
+            VANISHED => return Err(again("the row that an id conflicts with went away during admission")),
+            state => {
+                let other_payload = state >= OTHER_PAYLOAD;
+                let state = RowState::from_stored(state % OTHER_PAYLOAD);
+                let (Some(state), Some(index)) = (state, usize::try_from(ordinal).ok().and_then(|n| n.checked_sub(1))) else {
+                    return Err(again("admission answered with what this version does not know"));
+                };
+                conflicts.push(Conflict { index, state, other_payload });
+            }
+        }
+    }
+    Ok(if fenced.is_empty() { Admitted::Open(conflicts) } else { Admitted::Fenced(fenced) })
+}
+
+fn again(reason: &str) -> StoreError {
+    StoreError::Statement { class: FailureClass::Conflict, reason: reason.into() }
+}
+

@@ -1,0 +1,36 @@
+//! Statements that are prepared once per connection.
+
+use diesel::QueryResult;
+use diesel::backend::Backend;
+use diesel::pg::Pg;
+use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
+
+/// A query that is prepared once per connection whatever its type says.
+///
+/// Diesel prepares updates, `sql_query` and multi-row inserts anew each time, because one type can
+/// stand for many texts. The cache key of this wrapper is the text (it has no query id), and
+/// for handlers' statements [`KeptStatements`](crate::tx::KeptStatements) bounds how many there are.
+pub(crate) struct Prepared<Q>(pub(crate) Q);
+
+impl<Q> QueryId for Prepared<Q> {
+    type QueryId = ();
+    const HAS_STATIC_QUERY_ID: bool = false;
+}
+
+impl<Q: QueryFragment<Pg>> QueryFragment<Pg> for Prepared<Q> {
+    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+        self.0.walk_ast(pass)
+    }
+
+    fn to_sql(&self, out: &mut <Pg as Backend>::QueryBuilder, backend: &Pg) -> QueryResult<()> {
+        self.0.to_sql(out, backend)
+    }
+
+    fn is_safe_to_cache_prepared(&self, _: &Pg) -> QueryResult<bool> {
+        Ok(true)
+    }
+}
+
+impl<Q: Query> Query for Prepared<Q> {
+    type SqlType = Q::SqlType;
+}

@@ -1,0 +1,25 @@
+//! Probe: a fresh connection, and a row of ours written durably.
+
+use diesel::sql_query;
+use diesel_async::RunQueryDsl;
+
+use crate::store::{StoreError, TransactionLimits};
+
+use super::PgConn;
+use super::address::Address;
+use super::commit::commit;
+
+pub(super) async fn probe(address: &Address) -> Result<(), StoreError> {
+    let mut conn = PgConn::open(address).await?;
+    let result = write(&mut conn).await;
+    if result.is_err() {
+        conn.discard().await;
+    }
+    result
+}
+
+async fn write(conn: &mut PgConn) -> Result<(), StoreError> {
+    conn.begin(&TransactionLimits::OWN).await?;
+    sql_query("UPDATE inbox.probe SET probed_at = now()").execute(&mut &conn.conn).await?;
+    commit(conn).await
+}

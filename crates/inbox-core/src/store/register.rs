@@ -1,0 +1,78 @@
+//! Register: a subscription is recorded with its group, id rule and key rule.
+
+use crate::identity::SubscriptionName;
+
+use super::StoreError;
+
+/// A subscription as it is recorded.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// Its durable name.
+    pub name: SubscriptionName,
+    /// Its id rule as text.
+    pub id_rule: String,
+    /// Its key rule as text.
+    pub key_rule: String,
+}
+
+/// Why a subscription was not registered. Nothing was consumed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RegisterError {
+    /// It belongs to another consumer group, which would deliver everything a second time.
+    #[error(
+        "subscription {name} belongs to the consumer group {recorded:?}, not {wanted:?}: consume it in that \
+         group, or give the handler a new subscription name, under which it sees every message again"
+    )]
+    OtherGroup {
+        /// The subscription.
+        name: SubscriptionName,
+        /// The group it belongs to.
+        recorded: String,
+        /// The group it was registered in.
+        wanted: String,
+    },
+    /// A rule changed: old messages would get other ids or another order.
+    #[error(
+        "subscription {name} is recorded with {rule} = {recorded}, not {wanted}: keep the rule, or give the \
+         handler a new subscription name, under which it sees every message again"
+    )]
+    OtherRule {
+        /// The subscription.
+        name: SubscriptionName,
+        /// `id` or `key`.
+        rule: &'static str,
+        /// The rule as recorded.
+        recorded: String,
+        /// The rule as it was registered.
+        wanted: String,
+    },
+    /// The database said no.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What the store has of a subscription.
+pub(crate) struct Recorded {
+    pub(crate) group: String,
+    pub(crate) id_rule: String,
+    pub(crate) key_rule: String,
+}
+
+impl Registration {
+    /// Whether the recorded subscription is this one.
+    pub(crate) fn check(&self, group: &str, recorded: Recorded) -> Result<(), RegisterError> {
+        let name = self.name.clone();
+        if recorded.group != group {
+            return Err(RegisterError::OtherGroup { name, recorded: recorded.group, wanted: group.into() });
+        }
+        for (rule, recorded, wanted) in
+            [("id", recorded.id_rule, &self.id_rule), ("key", recorded.key_rule, &self.key_rule)]
+        {
+            if recorded != *wanted {
+                return Err(RegisterError::OtherRule { name, rule, recorded, wanted: wanted.clone() });
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! The description of a subscription, and what is checked about it when the inbox starts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::identity::{SubscriptionName, Topic};
+use crate::record::Record;
+use crate::store::Registration;
+
+use super::codec::Payload;
+use super::rules::{IdRule, IdSource, KeyRule, KeySource};
+
+type Filter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
+
+/// What a subscription consumes and how: what `#[derive(Subscription)]` fills in.
+pub struct Definition<P> {
+    pub(crate) name: SubscriptionName,
+    pub(crate) topics: Vec<Topic>,
+    pub(crate) codec: Box<dyn Payload<P>>,
+    pub(crate) id: Option<IdSource<P>>,
+    pub(crate) key: Option<KeySource<P>>,
+    pub(crate) filter: Option<Filter>,
+    pub(crate) max_batch: Option<usize>,
+    pub(crate) time_limit: Option<Duration>,
+}
+
+/// What is wrong with a subscription's definition. Nothing has been consumed when it is returned.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("subscription {name:?}: {problem}")]
+pub struct DefinitionError {
+    /// The subscription's name.
+    pub name: String,
+    /// What is wrong and what to do.
+    pub problem: String,
+}
+
+impl<P: 'static> Definition<P> {
+    /// A subscription under this durable name, whose values `codec` decodes.
+    ///
+    /// It still needs a [topic](Self::topic), an [id rule](Self::id) and a [key rule](Self::key).
+    pub fn new(name: impl Into<Arc<str>>, codec: impl Payload<P>) -> Self {
+        Self {
+            name: SubscriptionName::new(name),
+            topics: Vec::new(),
+            codec: Box::new(codec),
+            id: None,
+            key: None,
+            filter: None,
+            max_batch: None,
+            time_limit: None,
+        }
+    }
+
+    /// Consumes this topic too.
+    #[must_use]
+    pub fn topic(mut self, topic: impl Into<Arc<str>>) -> Self {
+        self.topics.push(Topic::new(topic));
+        self
+    }
+
+    /// Where message ids come from.
+    #[must_use]
+    pub fn id(mut self, rule: IdRule<P>) -> Self {
+        self.id = Some(rule.0);
+        self
+    }
+
+    /// Where business keys come from.
+    #[must_use]
+    pub fn key(mut self, rule: KeyRule<P>) -> Self {
+        self.key = Some(rule.0);
+        self
+    }
+
+    /// Ignores records for which this is false, before they are decoded and without a row. A panic
+    /// in it makes the record a dead letter of class `undecodable`.
+    #[must_use]
+    pub fn filter(mut self, wanted: impl Fn(&Record) -> bool + Send + Sync + 'static) -> Self {
+        self.filter = Some(Arc::new(wanted));
+        self
+    }
+
+    /// At most this many messages in one transaction, instead of the inbox's setting. With 1 each
+    /// message has a transaction of its own. Zero is refused when the inbox starts.
+    #[must_use]
+    pub fn max_batch(mut self, messages: usize) -> Self {
+        self.max_batch = Some(messages);
+        self
+    }
+
+    /// How long one call of the handler may take, instead of the inbox's setting. It is then cut
+    /// off, fails alone and is tried again.
+    #[must_use]
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), DefinitionError> {
+        let problem = if let Some(problem) = self.name.problem() {
+            problem
+        } else if self.topics.is_empty() {
+            "it names no topic: add `topic = \"…\"`".into()
+        } else if let Some(topic) = self.topics.iter().find(|topic| topic_is_bad(topic.as_str())) {
+            format!("{:?} cannot be a topic's name: 1 to 249 of ASCII letters, digits, '.', '_' and '-'", topic.as_str())
+        } else if self.id.is_none() {
+            "it does not say where message ids come from: add `id = header(\"…\")`, `cloud_event`, `payload(field)` or `offset`".into()
+        } else if self.key.is_none() {
+            "it does not say where business keys come from: add `key = payload(field)`, `record` or `partition`".into()
+        } else if self.max_batch == Some(0) {
+            "its max_batch is zero: no message could be handled; 1 gives each message a transaction of its own".into()
+        } else if self.time_limit.is_some_and(|limit| limit.is_zero()) {
+            "its time limit is zero: no handler could end within it".into()
+        } else if self.codec.takes_tombstones() && self.tombstone_has_no_key() {
+            "its payload is an Option and its key a payload field, which a tombstone has not: say where a tombstone's key comes from".into()
+        } else {
+            return Ok(());
+        };
+        Err(DefinitionError { name: self.name.to_string(), problem })
+    }
+
+    /// What is recorded of it. Only called after `check`.
+    pub(crate) fn registration(&self) -> Registration {
+        Registration {
+            name: self.name.clone(),
+            id_rule: self.id.as_ref().map(ToString::to_string).unwrap_or_default(),
+            key_rule: self.key.as_ref().map(ToString::to_string).unwrap_or_default(),
+        }
+    }
+
+    fn tombstone_has_no_key(&self) -> bool {
+        matches!(self.key, Some(KeySource::Payload { tombstone: None, .. }))
+            || matches!(self.id, Some(IdSource::Payload { tombstone: None, .. }))
+    }
+}
+
+fn topic_is_bad(name: &str) -> bool {
+    name.is_empty()
+        || name.len() > 249
+        || name == "."
+        || name == ".."
+        || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
+}

@@ -1,0 +1,60 @@
+//! The transaction a handler works in: plain diesel, but it cannot commit.
+
+mod guard;
+#[cfg(feature = "postgres")]
+mod postgres;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+mod watch;
+
+
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::{KeptStatements, PgInner};
+pub(crate) use watch::{Seen, Watch};
+
+
+use std::sync::Arc;
+
+use crate::store::Database;
+
+/// An open transaction: hand it to diesel's `execute`, `load`, `get_result` and friends.
+///
+/// ```ignore
+/// diesel::update(accounts::table.find(id)).set(accounts::cents.eq(accounts::cents + cents)).execute(tx).await?;
+/// ```
+///
+/// - It cannot begin, commit or roll back: that is the inbox's to do. Statements whose first word is
+///   transaction control, SET, RESET, DISCARD, PREPARE, DEALLOCATE or EXECUTE are refused, and so is
+///   `batch_execute`. A refused statement fails the attempt.
+/// - It sees every error of a statement and of a row stream: an error that the handler swallows
+///   fails the attempt all the same, because the database has given the transaction up. To go on
+///   after an error, put the statement between [`Tx::savepoint`] and [`Tx::rollback_to`].
+/// - Statements are prepared once per connection, by their text.
+///
+/// Handlers of one batch share the connection as long as each sends one statement. The first second
+/// statement, or savepoint, makes the subscription run its handlers one after the other from then
+/// on; the handler itself notices nothing.
+pub struct Tx<'a, Db: Database> {
+    inner: Db::Inner<'a>,
+    watch: Arc<Watch>,
+}
+
+impl<'a, Db: Database> Tx<'a, Db> {
+    pub(crate) fn new(inner: Db::Inner<'a>, watch: Arc<Watch>) -> Self {
+        Self { inner, watch }
+    }
+
+    /// How many statements were sent through this `Tx`.
+    pub fn statements(&self) -> u32 {
+        self.watch.statements()
+    }
+}
+
+/// A point to which the transaction can go back. If it is neither released nor rolled back to, what
+/// came after it stays part of the transaction.
+#[derive(Debug)]
+#[must_use = "release it or roll back to it"]
+pub struct Savepoint {
+    number: u32,
+    errors_before: bool,
+}

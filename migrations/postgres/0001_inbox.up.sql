@@ -1,0 +1,220 @@
+-- Everything of the inbox lives in its own schema, inside the database of the service's own tables,
+-- because a message's receipt and its effect must commit together.
+CREATE SCHEMA IF NOT EXISTS inbox;
+
+-- A subscription is a durable name. Its number is what rows carry: 4 bytes instead of a text.
+CREATE TABLE inbox.subscriptions (
+    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    name           text NOT NULL UNIQUE,
+    -- Bound to one consumer group: two groups would each deliver everything.
+    consumer_group text NOT NULL,
+    -- Another rule would give old messages new ids or another order: it is refused.
+    id_rule        text NOT NULL,
+    key_rule       text NOT NULL,
+    registered_at  timestamptz NOT NULL DEFAULT now()
+);
+
+-- One row per topic partition of a group: who owns it, and how often its watermark was flushed.
+CREATE TABLE inbox.partitions (
+    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    consumer_group text NOT NULL,
+    topic          text NOT NULL,
+    partition      integer NOT NULL,
+    -- The random token of the present ownership. Every transaction checks it (P4).
+    epoch          uuid,
+    -- Raised with each flush, and given to Kafka as commit metadata: a number in Kafka above this
+    -- one shows that this database went back (P10).
+    flush_number   bigint NOT NULL DEFAULT 0 CHECK (flush_number >= 0),
+    -- Raised when a person accepts that the partition's log is not the old one.
+    incarnation    integer NOT NULL DEFAULT 1 CHECK (incarnation >= 1),
+    owned_since    timestamptz,
+    UNIQUE (consumer_group, topic, partition)
+);
+
+-- Per subscription and partition: every record below the watermark is finished (P2).
+CREATE TABLE inbox.watermarks (
+    subscription_id   integer NOT NULL REFERENCES inbox.subscriptions (id),
+    partition_id      integer NOT NULL REFERENCES inbox.partitions (id),
+    -- Where the subscription began here. It never moves.
+    first_watermark   bigint NOT NULL CHECK (first_watermark >= 0),
+    watermark         bigint NOT NULL,
+    -- The last finished record's timestamp, at most the time of the flush (P9).
+    time_at_watermark timestamptz,
+    PRIMARY KEY (subscription_id, partition_id),
+    CHECK (watermark >= first_watermark)
+);
+
+-- One row per message and subscription, in one of three states: 0 open, 1 dead, 2 done.
+-- A receipt is a row that is done; it uses only the columns before `attempts`, and the others cost
+-- it one null bitmap. No foreign keys here: a check per row would cost more than it protects, since
+-- these rows are only written by the functions and statements of the inbox.
+-- Columns are ordered by alignment, widest first.
+CREATE TABLE inbox.messages (
+    -- 128 bits: UUIDs as they are, other ids hashed.
+    message_id      uuid NOT NULL,
+    record_offset   bigint NOT NULL,
+    recorded_at     timestamptz NOT NULL DEFAULT now(),
+    subscription_id integer NOT NULL,
+    partition_id    integer NOT NULL,
+    -- 32 bits of the payload's hash: an id that comes again with another payload is noticed.
+    fingerprint     integer NOT NULL,
+    state           smallint NOT NULL CHECK (state BETWEEN 0 AND 2),
+    -- 0 processed, 1 stale, 2 discarded; set exactly when the row is done.
+    outcome         smallint,
+    -- Of open and dead rows only. Bytes from outside are bytea: no content of theirs can fail the
+    -- statement, neither NUL nor broken UTF-8.
+    attempts        integer,
+    class           text,
+    reason          text,
+    raw_id          bytea,
+    business_key    bytea,
+    headers         bytea,
+    record_key      bytea,
+    payload         bytea,
+    -- Milliseconds since 1970 as Kafka has it: any 64-bit number, which a timestamptz would refuse.
+    record_time     bigint,
+    -- Dedup (P1): this constraint decides, never a look-up before.
+    PRIMARY KEY (subscription_id, message_id),
+    CHECK ((state = 2) = (outcome IS NOT NULL)),
+    CHECK (state = 2 OR (class IS NOT NULL AND raw_id IS NOT NULL AND attempts IS NOT NULL))
+);
+
+-- What a person looks for: the few rows that are not receipts.
+CREATE INDEX messages_not_done ON inbox.messages (subscription_id, partition_id, record_offset)
+    WHERE state <> 2;
+
+-- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
+CREATE TABLE inbox.probe (
+    only_row  boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+    probed_at timestamptz NOT NULL DEFAULT now()
+);
+INSERT INTO inbox.probe DEFAULT VALUES;
+
+-- The fence (P4). Locks every partition of the batch in shared mode, then reads their epochs, and
+-- answers with the partitions whose epoch is another. The order matters: READ COMMITTED gives each
+-- statement of a volatile function a fresh snapshot, so an epoch raised before the lock was granted
+-- is seen. Locks are advisory: row locks by many lanes would write multixacts.
+-- 1768841832 is the lock class of the inbox. Partitions come sorted, so that two batches cannot
+-- wait for each other.
+-- `mark` is set locally by the BEGIN of the same transaction. Without this check a BEGIN that failed
+-- alone would let admission commit a receipt without its effect.
+CREATE FUNCTION inbox.fence(mark text, partitions integer[], epochs uuid[]) RETURNS integer[]
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    each_partition integer;
+BEGIN
+    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
+        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    FOREACH each_partition IN ARRAY partitions LOOP
+        PERFORM pg_advisory_xact_lock_shared(1768841832, each_partition);
+    END LOOP;
+    RETURN ARRAY(
+        SELECT owned.id
+        FROM unnest(partitions, epochs) AS owned (id, epoch)
+        WHERE NOT EXISTS (
+            SELECT FROM inbox.partitions p WHERE p.id = owned.id AND p.epoch = owned.epoch
+        )
+    );
+END
+$$;
+
+-- Admission of many messages of one subscription. Answers only with what is not fresh:
+--   (partition, -1)   another epoch owns this partition: nothing was written
+--   (ordinality, -2)  neither inserted nor there, since its row went away meanwhile: run again
+--   (ordinality, n)   a row was there: n is its state, plus 16 if the payload's fingerprint differs
+-- What was inserted is collected, and the rest looked up in a later statement: a redelivery of the
+-- very same offset is a conflict like any other. `ids` come sorted, or batches would deadlock.
+CREATE FUNCTION inbox.admit_many(
+    mark text, partitions integer[], epochs uuid[], subscription integer,
+    ids uuid[], id_partitions integer[], offsets bigint[], fingerprints integer[]
+) RETURNS TABLE (ordinal integer, answer integer)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    lost integer[] := inbox.fence(mark, partitions, epochs);
+    inserted uuid[];
+BEGIN
+    IF cardinality(lost) > 0 THEN
+        RETURN QUERY SELECT unnest(lost), -1;
+        RETURN;
+    END IF;
+    WITH fresh AS (
+        INSERT INTO inbox.messages AS m
+            (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
+        SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
+        FROM unnest(ids, id_partitions, offsets, fingerprints)
+            AS u (id, partition_id, record_offset, fingerprint)
+        ON CONFLICT (subscription_id, message_id) DO NOTHING
+        RETURNING m.message_id
+    )
+    SELECT coalesce(array_agg(fresh.message_id), '{}') INTO inserted FROM fresh;
+    IF cardinality(inserted) < cardinality(ids) THEN
+        RETURN QUERY
+        SELECT u.n::integer,
+            coalesce(m.state + CASE WHEN m.fingerprint = u.fingerprint THEN 0 ELSE 16 END, -2)
+        FROM unnest(ids, fingerprints) WITH ORDINALITY AS u (id, fingerprint, n)
+        LEFT JOIN inbox.messages m ON m.subscription_id = subscription AND m.message_id = u.id
+        WHERE NOT EXISTS (SELECT FROM unnest(inserted) AS i (id) WHERE i.id = u.id);
+    END IF;
+END
+$$;
+
+-- The same for one message, without arrays: they cost a third of a small transaction.
+-- Answers -3 when the message is fresh.
+CREATE FUNCTION inbox.admit_one(
+    mark text, id_partition integer, partition_epoch uuid, subscription integer,
+    id uuid, id_offset bigint, id_fingerprint integer
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    answer integer;
+BEGIN
+    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
+        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    PERFORM pg_advisory_xact_lock_shared(1768841832, id_partition);
+    PERFORM FROM inbox.partitions p WHERE p.id = id_partition AND p.epoch = partition_epoch;
+    IF NOT FOUND THEN
+        RETURN -1;
+    END IF;
+    INSERT INTO inbox.messages
+        (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
+    VALUES (id, id_offset, subscription, id_partition, id_fingerprint, 2, 0)
+    ON CONFLICT (subscription_id, message_id) DO NOTHING;
+    IF FOUND THEN
+        RETURN -3;
+    END IF;
+    SELECT m.state + CASE WHEN m.fingerprint = id_fingerprint THEN 0 ELSE 16 END INTO answer
+    FROM inbox.messages m WHERE m.subscription_id = subscription AND m.message_id = id;
+    RETURN coalesce(answer, -2);
+END
+$$;
+
+-- Admission of one message that has already failed alone: tells "another transaction holds this id
+-- longer than the lock time-out" (-4) from every other error. The exception block costs a
+-- subtransaction, so the good path does without it.
+CREATE FUNCTION inbox.admit_patiently(
+    mark text, id_partition integer, partition_epoch uuid, subscription integer,
+    id uuid, id_offset bigint, id_fingerprint integer
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    RETURN inbox.admit_one(mark, id_partition, partition_epoch, subscription, id, id_offset, id_fingerprint);
+EXCEPTION WHEN lock_not_available THEN
+    RETURN -4;
+END
+$$;
+
+-- Directly before COMMIT: fails unless this very transaction is still open and not aborted. COMMIT
+-- of an aborted transaction reports success to the client, and so would that of another one.
+CREATE FUNCTION inbox.prove(mark text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
+        RAISE EXCEPTION 'inbox: the transaction of this batch has ended before its COMMIT'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+END
+$$;
