@@ -13,6 +13,9 @@
 //! | `lanes` | batches, isolation, blame, backoff, outage |
 //! | `inbox` | the builder, its settings, the engine a transport drives |
 
+// Without a database there is nobody to use the parts.
+#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, unused_imports))]
+
 extern crate self as inbox_core;
 
 mod dead_letter;

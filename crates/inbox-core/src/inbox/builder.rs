@@ -1,8 +1,10 @@
 //! Handlers and settings over a store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::handler::{BatchHandler, Handler};
+use crate::identity::Topic;
 use crate::store::{Database, Store};
 
 use super::runner::{All, Each, Handling, Runner};
@@ -51,6 +53,11 @@ impl<Db: Database> Inbox<Db> {
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
+    }
+
+    /// Every topic that a handler consumes, once.
+    pub fn topics(&self) -> BTreeSet<Topic> {
+        self.runners.iter().flat_map(|runner| runner.topics()).cloned().collect()
     }
 
     /// The limits it will run with.

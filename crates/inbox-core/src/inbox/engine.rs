@@ -1,7 +1,6 @@
 //! The engine: what a transport drives. It takes partitions over, turns records into units, and
 //! writes watermarks down.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -80,11 +79,6 @@ impl<Db: Database> Engine<Db> {
     /// The limits it runs with.
     pub fn settings(&self) -> &Settings {
         &self.settings
-    }
-
-    /// Every topic that a subscription consumes, once.
-    pub fn topics(&self) -> BTreeSet<Topic> {
-        self.lanes.subscriptions().iter().flat_map(|s| s.runner.topics()).cloned().collect()
     }
 
     /// Whether the database is up, as far as this process knows.
@@ -188,8 +182,8 @@ impl<Db: Database> Engine<Db> {
         }
     }
 
-    /// Waits until the lanes have ended what runs, and ends them.
-    pub async fn stop(self) {
+    /// Waits until the lanes have ended what runs, and ends them. Nothing may be delivered any more.
+    pub async fn stop(&self) {
         self.lanes.stop().await;
     }
 

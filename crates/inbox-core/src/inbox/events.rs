@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 
 use crate::dead_letter::DeadClass;
 use crate::identity::Offset;
@@ -58,24 +57,18 @@ impl End {
     }
 }
 
-/// Where events go: a channel, and a function that wakes whoever reads it.
+/// Where events go.
 #[derive(Clone)]
-pub struct Events {
-    sender: Sender<Event>,
-    wake: Arc<dyn Fn() + Send + Sync>,
-}
+pub struct Events(Arc<dyn Fn(Event) + Send + Sync>);
 
 impl Events {
-    /// Sends into this channel and calls `wake` after each event.
-    pub fn new(sender: Sender<Event>, wake: impl Fn() + Send + Sync + 'static) -> Self {
-        Self { sender, wake: Arc::new(wake) }
+    /// Hands each event to this function, from whatever task it happens on. It must not block.
+    pub fn new(receive: impl Fn(Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
     }
 
     pub(crate) fn send(&self, event: Event) {
-        // A transport that is gone wants nothing more.
-        if self.sender.send(event).is_ok() {
-            (self.wake)();
-        }
+        (self.0)(event);
     }
 }
 

@@ -19,6 +19,8 @@ pub(super) enum Input {
     Unit(Box<Unit>),
     /// Some owner was stopped.
     Sweep,
+    /// Nothing will follow.
+    End,
 }
 
 /// A worker with a connection.
@@ -31,6 +33,7 @@ pub(super) struct Lane<Db: Database> {
     pub(super) conn: Option<Db::Conn>,
     pub(super) queue: Queue<Unit>,
     arrivals: u64,
+    ended: bool,
 }
 
 impl Waiting for Unit {
@@ -68,7 +71,7 @@ impl<Db: Database> Lane<Db> {
         events: Events,
     ) -> Self {
         let queue = Queue::new(subscriptions.len());
-        Self { store, settings, subscriptions, health, events, conn: None, queue, arrivals: 0 }
+        Self { store, settings, subscriptions, health, events, conn: None, queue, arrivals: 0, ended: false }
     }
 
     /// Runs until its sender is gone.
@@ -76,6 +79,9 @@ impl<Db: Database> Lane<Db> {
         loop {
             while let Ok(input) = inbox.try_recv() {
                 self.accept(input);
+            }
+            if self.ended {
+                break;
             }
             let bytes = self.settings.max_batch_bytes;
             let subscriptions = Arc::clone(&self.subscriptions);
@@ -91,7 +97,7 @@ impl<Db: Database> Lane<Db> {
             };
             match input {
                 Some(input) => self.accept(input),
-                None => break,
+                None => self.accept(Input::End),
             }
         }
         self.drop_connection().await;
@@ -104,6 +110,7 @@ impl<Db: Database> Lane<Db> {
                 self.arrivals += 1;
                 self.queue.push(*unit);
             }
+            Input::End => self.ended = true,
             Input::Sweep => {
                 let over = self.queue.sweep();
                 self.report(over.into_iter().map(|unit| (unit, End::Dropped)));

@@ -102,8 +102,10 @@ impl<Db: Database> Lanes<Db> {
     }
 
     /// Ends the lanes after the batches that run.
-    pub(crate) async fn stop(self) {
-        drop(self.inputs);
+    pub(crate) async fn stop(&self) {
+        for input in &self.inputs {
+            let _ = input.send(Input::End);
+        }
         self.tasks.close();
         self.tasks.wait().await;
     }

@@ -2,6 +2,8 @@
 
 mod attempt;
 mod guarded;
+mod in_sequence;
 
 pub use attempt::{Attempt, AttemptEnd, Chain};
 pub(crate) use guarded::{guarded, judge};
+pub(crate) use in_sequence::{all_at_once, in_sequence};

@@ -19,6 +19,7 @@ mod limits;
 mod migrate;
 #[cfg(feature = "postgres")]
 pub mod postgres;
+mod prepared;
 mod register;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
@@ -32,6 +33,7 @@ pub use error::StoreError;
 pub use flush::{Flush, FlushWatermark, Flushed};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
+pub(crate) use prepared::Prepared;
 pub use register::{RegisterError, Registration};
 pub use take_over::{TakeOver, TakenOver};
 
@@ -39,7 +41,7 @@ use crate::dead_letter::DeadLetter;
 use crate::handler::{BatchHandler, Handler};
 use crate::identity::{Epoch, PartitionId, SubscriptionId};
 use crate::message::Message;
-use crate::process::{AttemptEnd, Attempt};
+use crate::process::{self, Attempt, AttemptEnd};
 
 /// The authority of a transaction over a partition: its number, and the epoch that must still be
 /// the partition's when the transaction looks.
@@ -71,7 +73,7 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// One connection.
     type Conn: Send + 'static;
     /// What a [`Tx`](crate::Tx) wraps.
-    type Inner<'a>: Send;
+    type Inner<'a>: crate::tx::Inner;
 
     /// Its name in logs.
     const NAME: &'static str;
@@ -92,13 +94,19 @@ pub trait Database: Sized + Send + Sync + 'static {
         admission: &'a Admission,
     ) -> impl Future<Output = Result<Admitted, StoreError>> + Send + 'a;
 
-    /// Runs a handler for each of these messages in the open transaction.
+    /// What handlers work through, in the open transaction.
+    fn inner(conn: &mut Self::Conn) -> Self::Inner<'_>;
+
+    /// Runs a handler for each of these messages in the open transaction, one after the other; in
+    /// chains, if the attempt says so and this database [can](Self::PIPELINES).
     fn handle_each<'a, H: Handler<Self>>(
         conn: &'a mut Self::Conn,
         handler: &'a H,
         messages: &'a [&'a Message<H::Payload>],
         attempt: &'a Attempt<'a>,
-    ) -> impl Future<Output = AttemptEnd> + Send + 'a;
+    ) -> impl Future<Output = AttemptEnd> + Send + 'a {
+        process::in_sequence(conn, handler, messages, attempt)
+    }
 
     /// Runs a batch handler for all of these messages in the open transaction.
     fn handle_all<'a, H: BatchHandler<Self>>(
@@ -106,7 +114,9 @@ pub trait Database: Sized + Send + Sync + 'static {
         handler: &'a H,
         messages: &'a [&'a Message<H::Payload>],
         attempt: &'a Attempt<'a>,
-    ) -> impl Future<Output = AttemptEnd> + Send + 'a;
+    ) -> impl Future<Output = AttemptEnd> + Send + 'a {
+        process::all_at_once(conn, handler, messages, attempt)
+    }
 
     /// Proves that the transaction is still alive, and commits it. After an error its outcome is
     /// unknown if the connection was lost, and nothing happened otherwise.

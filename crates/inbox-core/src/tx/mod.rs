@@ -1,21 +1,30 @@
 //! The transaction a handler works in: plain diesel, but it cannot commit.
 
 mod guard;
+mod kept;
 #[cfg(feature = "postgres")]
 mod postgres;
+mod savepoint;
+mod sent;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod watch;
 
-
-#[cfg(feature = "postgres")]
-pub(crate) use postgres::{KeptStatements, PgInner};
-pub(crate) use watch::{Seen, Watch};
-
-
 use std::sync::Arc;
 
+pub(crate) use kept::KeptStatements;
+#[cfg(feature = "postgres")]
+pub(crate) use postgres::PgInner;
+pub(crate) use savepoint::Inner;
+pub use savepoint::Savepoint;
+#[cfg(feature = "sqlite")]
+pub(crate) use sqlite::SqliteInner;
+pub(crate) use watch::{Seen, Watch};
+
 use crate::store::Database;
+
+/// Several statements in one text could end the transaction unseen.
+const NO_BATCH_EXECUTE: &str = "a handler cannot use batch_execute: send each statement with diesel's execute";
 
 /// An open transaction: hand it to diesel's `execute`, `load`, `get_result` and friends.
 ///
@@ -48,13 +57,4 @@ impl<'a, Db: Database> Tx<'a, Db> {
     pub fn statements(&self) -> u32 {
         self.watch.statements()
     }
-}
-
-/// A point to which the transaction can go back. If it is neither released nor rolled back to, what
-/// came after it stays part of the transaction.
-#[derive(Debug)]
-#[must_use = "release it or roll back to it"]
-pub struct Savepoint {
-    number: u32,
-    errors_before: bool,
 }

@@ -74,8 +74,17 @@ impl Watch {
         self.lock().clone()
     }
 
-    pub(crate) fn has_seen_errors(&self) -> bool {
-        self.lock().is_some()
+    /// Fails after an error that is not behind a savepoint: whatever the database thinks, this
+    /// transaction will be rolled back.
+    pub(crate) fn given_up(&self) -> QueryResult<()> {
+        match &*self.lock() {
+            None => Ok(()),
+            Some(_) => Err(DieselError::QueryBuilderError(
+                "an earlier statement of this handler failed: its transaction will be rolled back; put a statement \
+                 whose error the handler survives between tx.savepoint() and rollback_to()"
+                    .into(),
+            )),
+        }
     }
 
     /// After a rollback to a savepoint: what came after it never happened.

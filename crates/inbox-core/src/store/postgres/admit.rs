@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use crate::failure::FailureClass;
 use crate::identity::PartitionId;
-use crate::store::{Admission, Admit, Admitted, Conflict, Fence, RowState, StoreError, TransactionLimits};
+use crate::store::{Admission, Admit, Admitted, Conflict, Fence, Prepared, RowState, StoreError, TransactionLimits};
 
-use super::{PgConn, Prepared};
+use super::PgConn;
 use super::commit::rollback;
 
 const FENCED: i32 = -1;

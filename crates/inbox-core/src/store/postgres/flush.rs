@@ -4,11 +4,10 @@ use diesel::sql_types::{Array, BigInt, Integer, Nullable, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
 
-use crate::store::{Flush, Flushed, StoreError, TransactionLimits};
+use crate::store::{Flush, Flushed, Prepared, StoreError, TransactionLimits};
 
 use super::PgConn;
 use super::commit::commit;
-use super::prepared::Prepared;
 
 #[derive(QueryableByName)]
 struct Number {

@@ -6,9 +6,8 @@ mod bury;
 mod commit;
 mod connection;
 mod flush;
-mod handlers;
 mod migrate;
-mod prepared;
+mod pipelined;
 mod probe;
 mod register;
 mod take_over;
@@ -18,13 +17,12 @@ use std::sync::Arc;
 
 pub use address::SslMode;
 pub use connection::PgConn;
-pub(crate) use prepared::Prepared;
 
 use crate::dead_letter::DeadLetter;
-use crate::handler::{BatchHandler, Handler};
+use crate::handler::Handler;
 use crate::identity::SubscriptionId;
 use crate::message::Message;
-use crate::process::{Attempt, AttemptEnd};
+use crate::process::{self, Attempt, AttemptEnd};
 use crate::tx::PgInner;
 
 use super::{
@@ -118,22 +116,20 @@ impl Database for Postgres {
         admit::admit(conn, limits, admission).await
     }
 
-    fn handle_each<'a, H: Handler<Self>>(
-        conn: &'a mut PgConn,
-        handler: &'a H,
-        messages: &'a [&'a Message<H::Payload>],
-        attempt: &'a Attempt<'a>,
-    ) -> impl Future<Output = AttemptEnd> + Send + 'a {
-        handlers::handle_each(conn, handler, messages, attempt)
+    fn inner(conn: &mut PgConn) -> PgInner<'_> {
+        conn.inner()
     }
 
-    fn handle_all<'a, H: BatchHandler<Self>>(
+    async fn handle_each<'a, H: Handler<Self>>(
         conn: &'a mut PgConn,
         handler: &'a H,
         messages: &'a [&'a Message<H::Payload>],
         attempt: &'a Attempt<'a>,
-    ) -> impl Future<Output = AttemptEnd> + Send + 'a {
-        handlers::handle_all(conn, handler, messages, attempt)
+    ) -> AttemptEnd {
+        match attempt.chains {
+            Some(chains) => pipelined::pipelined(conn, handler, messages, chains, attempt).await,
+            None => process::in_sequence(conn, handler, messages, attempt).await,
+        }
     }
 
     async fn commit(conn: &mut PgConn) -> Result<(), StoreError> {

@@ -2,7 +2,6 @@
 
 use diesel::QueryResult;
 use diesel::backend::Backend;
-use diesel::pg::Pg;
 use diesel::query_builder::{AstPass, Query, QueryFragment, QueryId};
 
 /// A query that is prepared once per connection whatever its type says.
@@ -17,16 +16,16 @@ impl<Q> QueryId for Prepared<Q> {
     const HAS_STATIC_QUERY_ID: bool = false;
 }
 
-impl<Q: QueryFragment<Pg>> QueryFragment<Pg> for Prepared<Q> {
-    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, Pg>) -> QueryResult<()> {
+impl<DB: Backend, Q: QueryFragment<DB>> QueryFragment<DB> for Prepared<Q> {
+    fn walk_ast<'b>(&'b self, pass: AstPass<'_, 'b, DB>) -> QueryResult<()> {
         self.0.walk_ast(pass)
     }
 
-    fn to_sql(&self, out: &mut <Pg as Backend>::QueryBuilder, backend: &Pg) -> QueryResult<()> {
+    fn to_sql(&self, out: &mut DB::QueryBuilder, backend: &DB) -> QueryResult<()> {
         self.0.to_sql(out, backend)
     }
 
-    fn is_safe_to_cache_prepared(&self, _: &Pg) -> QueryResult<bool> {
+    fn is_safe_to_cache_prepared(&self, _: &DB) -> QueryResult<bool> {
         Ok(true)
     }
 }
@@ -34,3 +33,7 @@ impl<Q: QueryFragment<Pg>> QueryFragment<Pg> for Prepared<Q> {
 impl<Q: Query> Query for Prepared<Q> {
     type SqlType = Q::SqlType;
 }
+
+/// For the blocking connection of `SQLite`.
+#[cfg(feature = "sqlite")]
+impl<Q, Conn> diesel::RunQueryDsl<Conn> for Prepared<Q> {}

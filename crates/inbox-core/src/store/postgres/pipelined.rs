@@ -1,53 +1,18 @@
-//! Handlers in an open Postgres transaction: one after the other, or pipelined by key.
-//!
-//! These functions are generic over the handler but not over the database: bounds on diesel's
-//! traits never have to be written across backends.
+//! Handlers of one batch that share the connection, pipelined by business key.
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use crate::handler::{BatchHandler, Handler};
+use crate::handler::Handler;
 use crate::message::Message;
 use crate::process::{Attempt, AttemptEnd, Chain, guarded, judge};
 use crate::tx::{Tx, Watch};
 
 use super::{PgConn, Postgres};
 
-pub(super) async fn handle_each<H: Handler<Postgres>>(
-    conn: &PgConn,
-    handler: &H,
-    messages: &[&Message<H::Payload>],
-    attempt: &Attempt<'_>,
-) -> AttemptEnd {
-    match attempt.chains {
-        Some(chains) => pipelined(conn, handler, messages, chains, attempt).await,
-        None => in_sequence(conn, handler, messages, attempt).await,
-    }
-}
-
-async fn in_sequence<H: Handler<Postgres>>(
-    conn: &PgConn,
-    handler: &H,
-    messages: &[&Message<H::Payload>],
-    attempt: &Attempt<'_>,
-) -> AttemptEnd {
-    for (index, message) in messages.iter().enumerate() {
-        let watch = Watch::new(false);
-        let mut tx = Tx::new(conn.inner(), watch.clone());
-        let end = match guarded(handler.handle(message, &mut tx), attempt.time_limit).await {
-            Ok(outcome) => judge(Some(index), outcome, &watch),
-            Err(end) => end.at(index),
-        };
-        if !matches!(end, AttemptEnd::Done) {
-            return end;
-        }
-    }
-    AttemptEnd::Done
-}
-
 /// Chains are polled first in their order, and a statement is sent when its future is first polled:
 /// so rows are locked in the order of keys, as far as one statement each can do it.
-async fn pipelined<H: Handler<Postgres>>(
+pub(super) async fn pipelined<H: Handler<Postgres>>(
     conn: &PgConn,
     handler: &H,
     messages: &[&Message<H::Payload>],
@@ -95,18 +60,4 @@ async fn run_chain<H: Handler<Postgres>>(
         }
     }
     AttemptEnd::Done
-}
-
-pub(super) async fn handle_all<H: BatchHandler<Postgres>>(
-    conn: &PgConn,
-    handler: &H,
-    messages: &[&Message<H::Payload>],
-    attempt: &Attempt<'_>,
-) -> AttemptEnd {
-    let watch = Watch::new(false);
-    let mut tx = Tx::new(conn.inner(), watch.clone());
-    match guarded(handler.handle_batch(messages, &mut tx), attempt.time_limit).await {
-        Ok(outcome) => judge(None, outcome, &watch),
-        Err(end) => end,
-    }
 }
