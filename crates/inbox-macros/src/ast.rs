@@ -48,7 +48,9 @@ fn inner_attributes(data: &Data) -> impl Iterator<Item = &Attribute> {
     let (fields, variants): (Vec<&Field>, _) = match data {
         Data::Struct(data) => (data.fields.iter().collect(), None),
         Data::Union(data) => (data.fields.named.iter().collect(), None),
-        Data::Enum(data) => (data.variants.iter().flat_map(|variant| &variant.fields).collect(), Some(&data.variants)),
+        Data::Enum(data) => {
+            (data.variants.iter().flat_map(|variant| &variant.fields).collect(), Some(&data.variants))
+        }
     };
     let of_variants = variants.into_iter().flatten().flat_map(|variant| &variant.attrs);
     fields.into_iter().flat_map(|field| &field.attrs).chain(of_variants)

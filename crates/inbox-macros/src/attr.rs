@@ -82,7 +82,9 @@ impl Attrs {
     fn item(&mut self, input: ParseStream<'_>) -> Result<()> {
         if input.peek(LitStr) && !self.written.contains(&"name") {
             self.meant.push("name");
-            return Err(input.error("a value without its attribute: write it as in `name = \"payments.reserve\"`"));
+            return Err(
+                input.error("a value without its attribute: write it as in `name = \"payments.reserve\"`")
+            );
         }
         let word = input.call(Ident::parse_any).map_err(|error| {
             Error::new(error.span(), format!("expected an attribute: there are {}", words::attributes()))
@@ -93,12 +95,18 @@ impl Attrs {
             self.meant.extend(near);
             let hint = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
             let known = words::attributes();
-            return Err(Error::new(word.span(), format!("unknown attribute `{text}`{hint} (there are {known})")));
+            return Err(Error::new(
+                word.span(),
+                format!("unknown attribute `{text}`{hint} (there are {known})"),
+            ));
         };
         let again = self.written.contains(&attribute) && !matches!(attribute, "topic" | "topics");
         self.written.push(attribute);
         if again {
-            return Err(Error::new(word.span(), format!("`{attribute}` is here for the second time: keep one")));
+            return Err(Error::new(
+                word.span(),
+                format!("`{attribute}` is here for the second time: keep one"),
+            ));
         }
         if attribute == "topics" {
             return self.topics(&word, input);
@@ -106,7 +114,10 @@ impl Attrs {
         let eq = input.parse::<Option<Token![=]>>()?;
         if eq.is_none() || input.is_empty() || input.peek(Token![,]) {
             let example = words::example(attribute);
-            return Err(Error::new(word.span(), format!("`{attribute}` needs a value after a `=`: `{example}`")));
+            return Err(Error::new(
+                word.span(),
+                format!("`{attribute}` needs a value after a `=`: `{example}`"),
+            ));
         }
         match attribute {
             "name" => self.name = Some(input.parse()?),
@@ -173,7 +184,8 @@ fn at_next_item(input: ParseStream<'_>) -> bool {
         // A comma may also stand between a type's parameters: what follows it decides.
         return ahead.is_empty()
             || ahead.peek(Token![,])
-            || ahead.call(Ident::parse_any).is_ok() && (ahead.is_empty() || ahead.peek(Token![,]) || at_value(&ahead));
+            || ahead.call(Ident::parse_any).is_ok()
+                && (ahead.is_empty() || ahead.peek(Token![,]) || at_value(&ahead));
     }
     let known = ahead.call(Ident::parse_any).is_ok_and(|word| words::attribute(&word.to_string()).is_some());
     known && at_value(&ahead)

@@ -39,8 +39,9 @@ mod tests {
 
     /// What is found in a `Cargo.toml` with these dependencies.
     fn path(dependencies: &[(&str, FoundCrate)]) -> Result<String, String> {
-        let look_up =
-            |package: &str| dependencies.iter().find(|(name, _)| *name == package).map(|(_, found)| found.clone());
+        let look_up = |package: &str| {
+            dependencies.iter().find(|(name, _)| *name == package).map(|(_, found)| found.clone())
+        };
         find_by(&format_ident!("Handler"), look_up)
             .map(|path| path.to_token_stream().to_string())
             .map_err(|error| error.to_string())
@@ -56,7 +57,10 @@ mod tests {
 
     #[test]
     fn a_renamed_dependency_is_found_under_its_name() {
-        assert_eq!(path(&[("inbox-core", FoundCrate::Name("messages".into()))]).as_deref(), Ok(":: messages"));
+        assert_eq!(
+            path(&[("inbox-core", FoundCrate::Name("messages".into()))]).as_deref(),
+            Ok(":: messages")
+        );
     }
 
     #[test]

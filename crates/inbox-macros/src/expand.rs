@@ -74,7 +74,8 @@ fn bounds_with_codec(input: &Input<'_>, core: &Path, subscription: &Subscription
         return bounds;
     }
     let json = quote!(#core::Json);
-    let codec = if subscription.payload.of_option.is_some() { quote!(#core::Tombstones<#json>) } else { json };
+    let codec =
+        if subscription.payload.of_option.is_some() { quote!(#core::Tombstones<#json>) } else { json };
     bounds.map(|mut bounds| {
         bounds.predicates.push(parse_quote!(#codec: #core::Payload<#payload>));
         bounds
@@ -82,7 +83,8 @@ fn bounds_with_codec(input: &Input<'_>, core: &Path, subscription: &Subscription
 }
 
 fn depends_on_parameter(input: &Input<'_>, payload: &Type) -> bool {
-    let parameters: HashSet<_> = input.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
+    let parameters: HashSet<_> =
+        input.generics.type_params().map(|parameter| parameter.ident.to_string()).collect();
     mentions(payload.to_token_stream(), &parameters)
 }
 

@@ -97,9 +97,9 @@ impl Rule {
             let quoted: LitStr = input.parse()?;
             return Err(quoted_rule(slot, &quoted));
         }
-        let word = input
-            .call(Ident::parse_any)
-            .map_err(|error| Error::new(error.span(), format!("the {} can be {}", slot.attribute(), slot.forms())))?;
+        let word = input.call(Ident::parse_any).map_err(|error| {
+            Error::new(error.span(), format!("the {} can be {}", slot.attribute(), slot.forms()))
+        })?;
         let text = word.to_string();
         if !slot.words().contains(&&*text) {
             return Err(unknown_rule(slot, &word, input.peek(token::Paren)));
@@ -120,10 +120,17 @@ impl Rule {
         let source = match (&*text, args) {
             ("header", Some((args, _))) => header(&args, &tokens)?,
             ("payload", Some((args, _))) => payload(slot, &args, &tokens)?,
-            ("header", None) => return Err(Error::new_spanned(tokens, r#"which header? As in `header("event-id")`"#)),
-            ("payload", None) => return Err(Error::new_spanned(tokens, "which field? As in `payload(order_id)`")),
+            ("header", None) => {
+                return Err(Error::new_spanned(tokens, r#"which header? As in `header("event-id")`"#));
+            }
+            ("payload", None) => {
+                return Err(Error::new_spanned(tokens, "which field? As in `payload(order_id)`"));
+            }
             (_, Some(_)) => {
-                return Err(Error::new_spanned(tokens, format!("`{text}` takes no arguments: write `{text}`")));
+                return Err(Error::new_spanned(
+                    tokens,
+                    format!("`{text}` takes no arguments: write `{text}`"),
+                ));
             }
             ("cloud_event", None) => Source::CloudEvent,
             ("offset", None) => Source::Offset,
@@ -178,9 +185,14 @@ fn header(args: ParseStream<'_>, whole: &TokenStream) -> Result<Source> {
         Expr::Path(ExprPath { path, .. })
             if path.get_ident().is_some_and(|ident| ident.to_string().starts_with(char::is_lowercase)) =>
         {
-            Err(Error::new_spanned(path, format!("a header's name is a string: `header(\"{}\")`", quote!(#path))))
+            Err(Error::new_spanned(
+                path,
+                format!("a header's name is a string: `header(\"{}\")`", quote!(#path)),
+            ))
         }
-        Expr::Lit(_) => Err(Error::new_spanned(&name, r#"a header's name is a string: `header("event-id")`"#)),
+        Expr::Lit(_) => {
+            Err(Error::new_spanned(&name, r#"a header's name is a string: `header("event-id")`"#))
+        }
         _ => Ok(Source::Header(name)),
     }
 }

@@ -36,7 +36,11 @@ impl<'a> Payload<'a> {
     }
 }
 
-pub(crate) fn check<'a>(ident: &Ident, attrs: &'a Attrs, mut errors: Errors) -> Result<Subscription<'a>, Error> {
+pub(crate) fn check<'a>(
+    ident: &Ident,
+    attrs: &'a Attrs,
+    mut errors: Errors,
+) -> Result<Subscription<'a>, Error> {
     let mut note = |result: Result<(), Error>| result.unwrap_or_else(|error| errors.push(error));
 
     note(missing(ident, attrs));
@@ -103,7 +107,8 @@ fn name(expr: &Expr) -> Result<(), Error> {
     let odd = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-:/".contains(*c)));
     let problem = match odd {
         _ if name.is_empty() => {
-            "the name is empty: give the subscription a durable one, as in `name = \"payments.reserve\"`".into()
+            "the name is empty: give the subscription a durable one, as in `name = \"payments.reserve\"`"
+                .into()
         }
         _ if name.len() > 200 => format!("the name has {} bytes: 200 at most", name.len()),
         Some(odd) => format!("the name has {odd:?} in it: use ASCII letters, digits and any of . _ - : /"),
@@ -116,14 +121,21 @@ fn topic(expr: &Expr, before: &[Expr]) -> Result<(), Error> {
     let Some(topic) = text("topic", expr)? else { return Ok(()) };
     let odd = topic.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-".contains(*c)));
     let problem = match odd {
-        _ if topic.is_empty() => "the topic's name is empty: write it as in `topic = \"orders.placed\"`".into(),
-        _ if topic.len() > 249 => format!("the topic's name has {} bytes: Kafka takes 249 at most", topic.len()),
+        _ if topic.is_empty() => {
+            "the topic's name is empty: write it as in `topic = \"orders.placed\"`".into()
+        }
+        _ if topic.len() > 249 => {
+            format!("the topic's name has {} bytes: Kafka takes 249 at most", topic.len())
+        }
         _ if topic == "." || topic == ".." => format!("Kafka has no topic `{topic}`: write a topic's name"),
         Some(odd) => format!(
             "the topic's name has {odd:?} in it: Kafka takes ASCII letters, digits and any of . _ - and here each topic \
              is written out, without patterns"
         ),
-        None if before.iter().any(|other| matches!(text("topic", other), Ok(Some(other)) if other == topic)) => {
+        None if before
+            .iter()
+            .any(|other| matches!(text("topic", other), Ok(Some(other)) if other == topic)) =>
+        {
             format!("the topic `{topic}` is here for the second time: keep one")
         }
         None => return Ok(()),
@@ -135,9 +147,10 @@ fn topic(expr: &Expr, before: &[Expr]) -> Result<(), Error> {
 fn text(attribute: &str, expr: &Expr) -> Result<Option<String>, Error> {
     match plain(expr) {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(Some(text.value())),
-        Expr::Lit(_) => {
-            Err(Error::new_spanned(expr, format!("`{attribute}` wants a string: `{}`", words::example(attribute))))
-        }
+        Expr::Lit(_) => Err(Error::new_spanned(
+            expr,
+            format!("`{attribute}` wants a string: `{}`", words::example(attribute)),
+        )),
         _ => Ok(None),
     }
 }
@@ -175,7 +188,10 @@ fn time_limit(expr: &Expr) -> Result<Duration, Error> {
         },
         Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
             let unit = if number.suffix().is_empty() { "s" } else { number.suffix() };
-            format!("a time is written in quotes, with its unit: `time_limit = \"{}{unit}\"`", number.base10_digits())
+            format!(
+                "a time is written in quotes, with its unit: `time_limit = \"{}{unit}\"`",
+                number.base10_digits()
+            )
         }
         _ => "a time is written as a string, with its unit: `time_limit = \"30s\"`".into(),
     };

@@ -43,13 +43,13 @@ macro_rules! subscription {
     ($type:ident, $name:literal, $topic:expr, $payload:ty, $field:ident) => {
         #[derive(Subscription)]
         #[inbox(
-                    name = $name,
-                    topic = $topic,
-                    payload = $payload,
-                    id = payload($field, tombstone = offset),
-                    key = payload($field, tombstone = record),
-                    time_limit = "30s",
-                )]
+                            name = $name,
+                            topic = $topic,
+                            payload = $payload,
+                            id = payload($field, tombstone = offset),
+                            key = payload($field, tombstone = record),
+                            time_limit = "30s",
+                        )]
         struct $type;
     };
 }
