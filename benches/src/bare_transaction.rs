@@ -35,18 +35,11 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
         }
     }
     let counted = taken.split_off(WARM_UP.min(taken.len() / 2));
-    Ok(Finished {
-        consumed,
-        elapsed: started.elapsed(),
-        latency: Some(Latency::of(counted)),
-    })
+    Ok(Finished { consumed, elapsed: started.elapsed(), latency: Some(Latency::of(counted)) })
 }
 
 async fn apply(connection: &mut AsyncPgConnection, transfer: Transfer) -> Result<Duration> {
-    let effect = Add {
-        account: transfer.account_id,
-        cents: transfer.cents,
-    };
+    let effect = Add { account: transfer.account_id, cents: transfer.cents };
     let started = Instant::now();
     connection
         .transaction(async |connection| {

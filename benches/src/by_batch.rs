@@ -39,10 +39,7 @@ async fn work(mut reader: Reader, mut connection: AsyncPgConnection) -> Result<R
 
 async fn apply(connection: &AsyncPgConnection, fresh: &[Transfer]) -> QueryResult<()> {
     let updates = fresh.iter().map(|transfer| {
-        let effect = Add {
-            account: transfer.account_id,
-            cents: transfer.cents,
-        };
+        let effect = Add { account: transfer.account_id, cents: transfer.cents };
         // A shared reference is a connection too: what is sent on it is pipelined.
         let mut shared = connection;
         effect.execute(&mut shared)

@@ -37,11 +37,8 @@ async fn apply(connection: &mut AsyncPgConnection, transfer: Transfer) -> Result
                 .for_update()
                 .first(connection)
                 .await?;
-            let effect = SetBalance {
-                account: transfer.account_id,
-                cents: cents + transfer.cents,
-                count: count + 1,
-            };
+            let effect =
+                SetBalance { account: transfer.account_id, cents: cents + transfer.cents, count: count + 1 };
             effect.execute(connection).await?;
             QueryResult::Ok(())
         })

@@ -43,11 +43,7 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
     }
     let elapsed = stopwatch.elapsed();
     consumer::commit(&consumer, &env.topic, &reached)?;
-    Ok(Finished {
-        consumed: reached,
-        elapsed,
-        latency: None,
-    })
+    Ok(Finished { consumed: reached, elapsed, latency: None })
 }
 
 /// Admission and effect in one transaction.
@@ -55,10 +51,7 @@ pub(crate) async fn apply(connection: &mut AsyncPgConnection, transfer: Transfer
     connection
         .transaction(async |connection| {
             if (Admit { id: transfer.id }).execute(connection).await? == 1 {
-                let effect = Add {
-                    account: transfer.account_id,
-                    cents: transfer.cents,
-                };
+                let effect = Add { account: transfer.account_id, cents: transfer.cents };
                 effect.execute(connection).await?;
             }
             diesel::QueryResult::Ok(())

@@ -10,7 +10,8 @@ use crate::env::Env;
 use crate::report::Latency;
 use crate::workload::Prefix;
 use crate::{
-    Result, bare_transaction, by_batch, by_partition, by_partition_two, by_record, by_set,
+    Result, bare_transaction, batch_handler, by_batch, by_partition, by_partition_two, by_record, by_set,
+    handler, handler_two, one_at_a_time,
 };
 
 /// What a case says when it is through.
@@ -30,30 +31,16 @@ pub(crate) struct Case {
 
 /// In the order in which they run and are printed.
 pub(crate) const CASES: &[Case] = &[
-    Case {
-        name: "bare-transaction",
-        run: |env| Box::pin(bare_transaction::run(env)),
-    },
-    Case {
-        name: "by-record",
-        run: |env| Box::pin(by_record::run(env)),
-    },
-    Case {
-        name: "by-partition",
-        run: |env| Box::pin(by_partition::run(env)),
-    },
-    Case {
-        name: "by-partition-two",
-        run: |env| Box::pin(by_partition_two::run(env)),
-    },
-    Case {
-        name: "by-batch",
-        run: |env| Box::pin(by_batch::run(env)),
-    },
-    Case {
-        name: "by-set",
-        run: |env| Box::pin(by_set::run(env)),
-    },
+    Case { name: "bare-transaction", run: |env| Box::pin(bare_transaction::run(env)) },
+    Case { name: "by-record", run: |env| Box::pin(by_record::run(env)) },
+    Case { name: "by-partition", run: |env| Box::pin(by_partition::run(env)) },
+    Case { name: "by-partition-two", run: |env| Box::pin(by_partition_two::run(env)) },
+    Case { name: "by-batch", run: |env| Box::pin(by_batch::run(env)) },
+    Case { name: "by-set", run: |env| Box::pin(by_set::run(env)) },
+    Case { name: "handler", run: |env| Box::pin(handler::run(env)) },
+    Case { name: "handler_two", run: |env| Box::pin(handler_two::run(env)) },
+    Case { name: "batch_handler", run: |env| Box::pin(batch_handler::run(env)) },
+    Case { name: "one_at_a_time", run: |env| Box::pin(one_at_a_time::run(env)) },
 ];
 
 pub(crate) fn one(name: &str) -> Result<&'static Case> {

@@ -52,10 +52,7 @@ pub(crate) struct Stopwatch {
 
 impl Stopwatch {
     pub(crate) fn new(budget: Option<Duration>) -> Self {
-        Self {
-            started: Arc::default(),
-            budget,
-        }
+        Self { started: Arc::default(), budget }
     }
 
     pub(crate) fn received(&self) {
@@ -105,11 +102,7 @@ where
     let reached = std::array::from_fn(|partition| readers[partition].next);
     commit(&consumer, &env.topic, &reached)?;
     callbacks.stop().await?;
-    Ok(Finished {
-        consumed: reached,
-        elapsed,
-        latency: None,
-    })
+    Ok(Finished { consumed: reached, elapsed, latency: None })
 }
 
 /// One last commit, so that a group's offsets say what it did.
@@ -135,15 +128,9 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    fn split(
-        consumer: &Arc<BaseConsumer>,
-        env: &Env,
-        partition: i32,
-        stopwatch: Stopwatch,
-    ) -> Result<Self> {
-        let mut queue = consumer
-            .split_partition_queue(&env.topic, partition)
-            .ok_or("no queue for the partition")?;
+    fn split(consumer: &Arc<BaseConsumer>, env: &Env, partition: i32, stopwatch: Stopwatch) -> Result<Self> {
+        let mut queue =
+            consumer.split_partition_queue(&env.topic, partition).ok_or("no queue for the partition")?;
         let filled = Arc::new(Notify::new());
         let notify = Arc::clone(&filled);
         queue.set_nonempty_callback(move || notify.notify_one());
@@ -189,9 +176,7 @@ impl Reader {
     /// Everything read so far has taken effect.
     pub(crate) fn done(&self) -> Result<()> {
         let last = i64::from(self.next) - 1;
-        Ok(self
-            .consumer
-            .store_offset(&self.topic, self.partition, last)?)
+        Ok(self.consumer.store_offset(&self.topic, self.partition, last)?)
     }
 }
 

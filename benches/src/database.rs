@@ -19,9 +19,7 @@ pub(crate) async fn connect(env: &Env) -> Result<AsyncPgConnection> {
     let mut connection = AsyncPgConnection::establish(&env.database_url)
         .await
         .map_err(|error| format!("no connection to Postgres: {error}"))?;
-    connection
-        .batch_execute("SET synchronous_commit = on")
-        .await?;
+    connection.batch_execute("SET synchronous_commit = on").await?;
     Ok(connection)
 }
 
@@ -53,9 +51,7 @@ pub(crate) async fn reset(connection: &mut AsyncPgConnection) -> Result<()> {
             ACCOUNTS - 1
         ))
         .await?;
-    connection
-        .batch_execute("VACUUM ANALYZE bench_accounts")
-        .await?;
+    connection.batch_execute("VACUUM ANALYZE bench_accounts").await?;
     // Needs a right that the user may lack; without it a case may meet a checkpoint of another's.
     if connection.batch_execute("CHECKPOINT").await.is_err() {
         eprintln!("no right to CHECKPOINT: figures may vary more");
@@ -64,19 +60,15 @@ pub(crate) async fn reset(connection: &mut AsyncPgConnection) -> Result<()> {
 }
 
 pub(crate) async fn drop_tables(connection: &mut AsyncPgConnection) -> Result<()> {
-    connection
-        .batch_execute("DROP TABLE IF EXISTS bench_inbox, bench_accounts")
-        .await?;
+    connection.batch_execute("DROP TABLE IF EXISTS bench_inbox, bench_accounts").await?;
     Ok(())
 }
 
 /// The oracle: every account's sum and count is that of the consumed records, each operation once.
 pub(crate) async fn check(env: &Env, consumed: &Prefix) -> Result<()> {
     let mut connection = connect(env).await?;
-    let rows: Vec<(i64, i64, i64)> = bench_accounts::table
-        .order(bench_accounts::id)
-        .load(&mut connection)
-        .await?;
+    let rows: Vec<(i64, i64, i64)> =
+        bench_accounts::table.order(bench_accounts::id).load(&mut connection).await?;
     let expected = env.workload.expected(consumed);
     if rows.len() != expected.len() {
         return Err(format!("{} accounts, not {}", rows.len(), expected.len()).into());
@@ -84,9 +76,7 @@ pub(crate) async fn check(env: &Env, consumed: &Prefix) -> Result<()> {
     let wrong: Vec<_> = rows
         .into_iter()
         .zip(expected)
-        .filter(|((_, cents, count), expected)| {
-            (*cents, *count) != (expected.cents, expected.count)
-        })
+        .filter(|((_, cents, count), expected)| (*cents, *count) != (expected.cents, expected.count))
         .collect();
     let [((account, cents, count), expected), ..] = wrong.as_slice() else {
         return Ok(());

@@ -12,18 +12,11 @@ use crate::{Result, consumer, database, topic};
 
 /// Whether every case ran and kept its sums.
 pub(crate) async fn run(run: Run) -> Result<bool> {
-    let Run {
-        mut env,
-        cases,
-        json,
-    } = run;
+    let Run { mut env, cases, json } = run;
     let mut database = database::lock(&env).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
     env.topic = format!("inbox-bench-{}", now.as_millis());
-    eprintln!(
-        "producing {} records to {} …",
-        env.workload.records, env.topic
-    );
+    eprintln!("producing {} records to {} …", env.workload.records, env.topic);
     topic::fill(&env).await?;
 
     let mut all = Vec::new();
@@ -44,10 +37,7 @@ pub(crate) async fn run(run: Run) -> Result<bool> {
         }
     }
 
-    let groups: Vec<_> = cases
-        .iter()
-        .map(|case| consumer::group(&env, case.name))
-        .collect();
+    let groups: Vec<_> = cases.iter().map(|case| consumer::group(&env, case.name)).collect();
     topic::delete(&env, &groups).await?;
     database::drop_tables(&mut database).await?;
     if !json {
@@ -63,13 +53,9 @@ pub(crate) async fn run(run: Run) -> Result<bool> {
 async fn measure(database: &mut AsyncPgConnection, env: &Env, case: &Case) -> Result<Measured> {
     database::reset(database).await?;
     let mut command = env.child(case)?;
-    let output = tokio::task::spawn_blocking(move || {
-        command
-            .stdin(Stdio::null())
-            .stderr(Stdio::inherit())
-            .output()
-    })
-    .await??;
+    let output =
+        tokio::task::spawn_blocking(move || command.stdin(Stdio::null()).stderr(Stdio::inherit()).output())
+            .await??;
     if !output.status.success() {
         return Err(format!("its process ended with {}", output.status).into());
     }

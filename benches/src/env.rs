@@ -39,10 +39,7 @@ impl Command {
         let mut env = Env {
             brokers: std::env::var(BROKERS).unwrap_or_default(),
             database_url: std::env::var(DATABASE_URL).unwrap_or_default(),
-            workload: Workload {
-                seed: 1,
-                records: 300_000,
-            },
+            workload: Workload { seed: 1, records: 300_000 },
             budget: Duration::from_secs(15),
             topic: String::new(),
         };
@@ -68,10 +65,9 @@ impl Command {
             }
         }
 
-        for (what, argument, variable) in [
-            (&env.brokers, "--brokers", BROKERS),
-            (&env.database_url, "--database-url", DATABASE_URL),
-        ] {
+        for (what, argument, variable) in
+            [(&env.brokers, "--brokers", BROKERS), (&env.database_url, "--database-url", DATABASE_URL)]
+        {
             if what.is_empty() {
                 return Err(format!("give {argument}, or set {variable}").into());
             }
@@ -81,11 +77,7 @@ impl Command {
         }
         Ok(match child {
             Some(case) => Self::Child(env, case),
-            None => Self::Run(Run {
-                env,
-                cases: chosen,
-                json,
-            }),
+            None => Self::Run(Run { env, cases: chosen, json }),
         })
     }
 }
@@ -107,8 +99,7 @@ impl Env {
 }
 
 fn number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T> {
-    text.parse()
-        .map_err(|_| Error::from(format!("{name} wants a number, not {text:?}")))
+    text.parse().map_err(|_| Error::from(format!("{name} wants a number, not {text:?}")))
 }
 
 pub(crate) fn help() -> String {

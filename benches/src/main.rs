@@ -11,6 +11,7 @@
 //! the cases written by hand share; `driver` runs the cases, `child` is one of them, `report` prints.
 
 mod bare_transaction;
+mod batch_handler;
 mod by_batch;
 mod by_partition;
 mod by_partition_two;
@@ -22,6 +23,10 @@ mod consumer;
 mod database;
 mod driver;
 mod env;
+mod handler;
+mod handler_two;
+mod library;
+mod one_at_a_time;
 mod process;
 mod report;
 mod statements;
@@ -47,9 +52,7 @@ fn main() -> ExitCode {
 
 /// Whether every case ran and kept its sums.
 fn run() -> Result<bool> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     match env::Command::from_args(std::env::args().skip(1))? {
         env::Command::Help => {
             println!("{}", env::help());

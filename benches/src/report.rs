@@ -35,14 +35,9 @@ impl Latency {
         taken.sort_unstable();
         let at = |percent: usize| {
             let place = (taken.len() * percent / 100).min(taken.len().saturating_sub(1));
-            taken
-                .get(place)
-                .map_or(0.0, |taken| taken.as_secs_f64() * 1e6)
+            taken.get(place).map_or(0.0, |taken| taken.as_secs_f64() * 1e6)
         };
-        Self {
-            p50_us: at(50),
-            p99_us: at(99),
-        }
+        Self { p50_us: at(50), p99_us: at(99) }
     }
 }
 
@@ -58,10 +53,9 @@ impl Measured {
             records,
             seconds: round(seconds),
             cpu_us: round(cpu.as_secs_f64() * 1e6 / many),
-            latency: finished.latency.map(|latency| Latency {
-                p50_us: round(latency.p50_us),
-                p99_us: round(latency.p99_us),
-            }),
+            latency: finished
+                .latency
+                .map(|latency| Latency { p50_us: round(latency.p50_us), p99_us: round(latency.p99_us) }),
         }
     }
 }
@@ -86,51 +80,15 @@ enum Target {
 }
 
 const RATIOS: &[Ratio] = &[
-    Ratio {
-        case: "by-partition",
-        baseline: "by-record",
-        target: Target::None,
-    },
-    Ratio {
-        case: "by-partition-two",
-        baseline: "by-record",
-        target: Target::None,
-    },
-    Ratio {
-        case: "by-batch",
-        baseline: "by-partition",
-        target: Target::None,
-    },
-    Ratio {
-        case: "by-set",
-        baseline: "by-partition",
-        target: Target::None,
-    },
-    Ratio {
-        case: "handler",
-        baseline: "by-partition",
-        target: Target::RateAtLeast(5.0),
-    },
-    Ratio {
-        case: "handler",
-        baseline: "by-batch",
-        target: Target::RateAtLeast(0.7),
-    },
-    Ratio {
-        case: "batch_handler",
-        baseline: "by-set",
-        target: Target::RateAtLeast(0.8),
-    },
-    Ratio {
-        case: "handler_two",
-        baseline: "by-partition-two",
-        target: Target::RateAtLeast(2.0),
-    },
-    Ratio {
-        case: "one_at_a_time",
-        baseline: "bare-transaction",
-        target: Target::P50AtMost(1.5),
-    },
+    Ratio { case: "by-partition", baseline: "by-record", target: Target::None },
+    Ratio { case: "by-partition-two", baseline: "by-record", target: Target::None },
+    Ratio { case: "by-batch", baseline: "by-partition", target: Target::None },
+    Ratio { case: "by-set", baseline: "by-partition", target: Target::None },
+    Ratio { case: "handler", baseline: "by-partition", target: Target::RateAtLeast(5.0) },
+    Ratio { case: "handler", baseline: "by-batch", target: Target::RateAtLeast(0.7) },
+    Ratio { case: "batch_handler", baseline: "by-set", target: Target::RateAtLeast(0.8) },
+    Ratio { case: "handler_two", baseline: "by-partition-two", target: Target::RateAtLeast(2.0) },
+    Ratio { case: "one_at_a_time", baseline: "bare-transaction", target: Target::P50AtMost(1.5) },
 ];
 
 impl Ratio {
@@ -168,10 +126,7 @@ pub(crate) fn table(all: &[Measured], server: &str) -> String {
     );
     for measured in all {
         let latency = |of: fn(&Latency) -> f64| {
-            measured
-                .latency
-                .as_ref()
-                .map_or_else(String::new, |latency| format!("{:.0}", of(latency)))
+            measured.latency.as_ref().map_or_else(String::new, |latency| format!("{:.0}", of(latency)))
         };
         let _ = writeln!(
             table,
@@ -186,10 +141,7 @@ pub(crate) fn table(all: &[Measured], server: &str) -> String {
             latency(|latency| latency.p99_us),
         );
     }
-    let ratios: Vec<_> = RATIOS
-        .iter()
-        .filter_map(|ratio| Some((ratio.case, ratio.told(all)?)))
-        .collect();
+    let ratios: Vec<_> = RATIOS.iter().filter_map(|ratio| Some((ratio.case, ratio.told(all)?))).collect();
     if !ratios.is_empty() {
         table.push('\n');
     }

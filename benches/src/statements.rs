@@ -137,9 +137,5 @@ pub(crate) async fn admit(
     ids.sort_unstable();
     let admitted: Vec<Uuid> = AdmitMany { ids }.load(connection).await?;
     let mut admitted: HashSet<_> = admitted.into_iter().collect();
-    Ok(batch
-        .iter()
-        .filter(|transfer| admitted.remove(&transfer.id))
-        .copied()
-        .collect())
+    Ok(batch.iter().filter(|transfer| admitted.remove(&transfer.id)).copied().collect())
 }

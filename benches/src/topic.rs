@@ -72,10 +72,7 @@ fn send(producer: &BaseProducer<Delivered>, topic: &str, planned: &Planned) -> R
         .partition(planned.partition.cast_signed())
         .key(&key)
         .payload(&value)
-        .headers(OwnedHeaders::new().insert(Header {
-            key: ID_HEADER,
-            value: Some(&id),
-        }));
+        .headers(OwnedHeaders::new().insert(Header { key: ID_HEADER, value: Some(&id) }));
     loop {
         match producer.send(record) {
             Ok(()) => break,
@@ -91,31 +88,24 @@ fn send(producer: &BaseProducer<Delivered>, topic: &str, planned: &Planned) -> R
 
 /// That the partitions hold what the plan says, so that sums over prefixes mean something.
 fn check(env: &Env) -> Result<()> {
-    let consumer: BaseConsumer = ClientConfig::new()
-        .set("bootstrap.servers", &env.brokers)
-        .create()?;
+    let consumer: BaseConsumer = ClientConfig::new().set("bootstrap.servers", &env.brokers).create()?;
     for (partition, planned) in (0..).zip(env.workload.whole()) {
         let (start, end) = consumer.fetch_watermarks(&env.topic, partition, PATIENCE)?;
         if (start, end) != (0, i64::from(planned)) {
-            return Err(format!(
-                "partition {partition} holds offsets {start} to {end}, not 0 to {planned}"
-            )
-            .into());
+            return Err(
+                format!("partition {partition} holds offsets {start} to {end}, not 0 to {planned}").into()
+            );
         }
     }
     Ok(())
 }
 
 fn admin(env: &Env) -> Result<AdminClient<DefaultClientContext>> {
-    Ok(ClientConfig::new()
-        .set("bootstrap.servers", &env.brokers)
-        .create()?)
+    Ok(ClientConfig::new().set("bootstrap.servers", &env.brokers).create()?)
 }
 
 fn options() -> AdminOptions {
-    AdminOptions::new()
-        .request_timeout(Some(PATIENCE))
-        .operation_timeout(Some(PATIENCE))
+    AdminOptions::new().request_timeout(Some(PATIENCE)).operation_timeout(Some(PATIENCE))
 }
 
 /// Counts what the broker has acknowledged.

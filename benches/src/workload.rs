@@ -56,11 +56,7 @@ impl Workload {
             let sent = &mut sent[partition as usize];
             if !sent.is_empty() && random.below(RESEND_ONE_IN) == 0 {
                 let transfer = sent[random.index(sent.len())];
-                return Planned {
-                    partition,
-                    transfer,
-                    resend: true,
-                };
+                return Planned { partition, transfer, resend: true };
             }
             let transfer = random.transfer(partition);
             if sent.len() < RESEND_WITHIN {
@@ -69,11 +65,7 @@ impl Workload {
                 let oldest = (number / PARTITIONS) as usize % RESEND_WITHIN;
                 sent[oldest] = transfer;
             }
-            Planned {
-                partition,
-                transfer,
-                resend: false,
-            }
+            Planned { partition, transfer, resend: false }
         })
     }
 
@@ -105,9 +97,7 @@ impl Workload {
 
 impl Transfer {
     pub(crate) fn parse(value: Option<&[u8]>) -> crate::Result<Self> {
-        Ok(serde_json::from_slice(
-            value.ok_or("a record without value")?,
-        )?)
+        Ok(serde_json::from_slice(value.ok_or("a record without value")?)?)
     }
 
     /// The JSON on the topic, padded to one length.
@@ -162,10 +152,7 @@ mod tests {
 
     use super::*;
 
-    const WORKLOAD: Workload = Workload {
-        seed: 7,
-        records: 20_001,
-    };
+    const WORKLOAD: Workload = Workload { seed: 7, records: 20_001 };
 
     #[test]
     fn a_resend_is_exactly_an_id_that_its_partition_has_seen() {
@@ -191,12 +178,7 @@ mod tests {
         let in_part = WORKLOAD
             .plan()
             .filter(|planned| planned.partition != 3)
-            .chain(
-                WORKLOAD
-                    .plan()
-                    .filter(|planned| planned.partition == 3)
-                    .take(100),
-            )
+            .chain(WORKLOAD.plan().filter(|planned| planned.partition == 3).take(100))
             .filter(|planned| !planned.resend)
             .count();
         assert_eq!(usize::try_from(count(&part)).ok(), Some(in_part));
@@ -208,10 +190,7 @@ mod tests {
         for planned in WORKLOAD.plan().take(1_000) {
             let value = planned.transfer.value()?;
             assert_eq!(value.len(), VALUE_LENGTH);
-            assert_eq!(
-                Transfer::parse(Some(value.as_bytes()))?.id,
-                planned.transfer.id
-            );
+            assert_eq!(Transfer::parse(Some(value.as_bytes()))?.id, planned.transfer.id);
         }
         Ok(())
     }

@@ -46,6 +46,8 @@ pub use message::{Message, TraceContext};
 pub use record::{Headers, Record, Timestamp};
 #[cfg(feature = "postgres")]
 pub use store::postgres::{Postgres, PostgresStore};
+#[cfg(feature = "sqlite")]
+pub use store::sqlite::{Sqlite, SqliteStore};
 pub use store::{Database, Store, StoreError};
 pub use subscription::{Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Subscription, Tombstones};
 pub use tx::{Savepoint, Tx};

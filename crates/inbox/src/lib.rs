@@ -1,1 +1,8 @@
-//! .
+//! A consumer-side inbox for Kafka: each message takes effect once, in order per business key.
+//!
+//! This crate is the one to depend on: everything of `inbox-core` at its root, and `inbox-kafka` as
+//! [`kafka`].
+
+pub use inbox_core::*;
+#[doc(inline)]
+pub use inbox_kafka as kafka;

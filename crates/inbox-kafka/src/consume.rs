@@ -1,0 +1,116 @@
+//! The future that users await.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use futures_util::future::BoxFuture;
+use inbox_core::Database;
+use inbox_core::inbox::{Engine, Events, Inbox};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::spawn_blocking;
+
+use crate::config::KafkaConfig;
+use crate::error::Error;
+use crate::poll::{Poll, Wake, Waker, Wakes};
+use crate::preflight;
+
+/// Consumes the topics of every handler of the inbox. Await it; it ends when the
+/// [shutdown](Consume::with_graceful_shutdown) future does, or with an error.
+///
+/// ```ignore
+/// inbox_kafka::consume(KafkaConfig::new("localhost:9092", "payments"), inbox)
+///     .with_graceful_shutdown(async { tokio::signal::ctrl_c().await.ok(); })
+///     .await?;
+/// ```
+///
+/// Dropping the future stops taking records at once; transactions that run then end in the
+/// background as they would have, and the member leaves its group.
+///
+/// # Errors
+/// See [`Error`]: whatever is found wrong before the first record, and what makes going on
+/// impossible. An outage of the database or of the brokers is not an error: partitions pause.
+pub fn consume<Db: Database>(config: KafkaConfig, inbox: Inbox<Db>) -> Consume<Db> {
+    Consume { config, inbox, shutdown: Box::pin(std::future::pending()) }
+}
+
+/// See [`consume`].
+#[must_use = "nothing is consumed until it is awaited"]
+pub struct Consume<Db: Database> {
+    config: KafkaConfig,
+    inbox: Inbox<Db>,
+    shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl<Db: Database> Consume<Db> {
+    /// Ends gracefully when this future does: nothing new is taken, transactions that run end
+    /// within `Settings::drain_limit`, watermarks and offsets are written, the member leaves its
+    /// group.
+    pub fn with_graceful_shutdown(mut self, shutdown: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.shutdown = Box::pin(shutdown);
+        self
+    }
+
+    async fn run(self) -> Result<(), Error> {
+        let Self { config, inbox, mut shutdown } = self;
+        inbox.check()?;
+        let topics = inbox.topics();
+        let group = config.group().to_owned();
+        let names: Vec<String> = topics.iter().map(|topic| topic.as_str().to_owned()).collect();
+        let connected = spawn_blocking(move || preflight::connect(&config, &topics)).await;
+        let (mut consumer, cluster) = connected.map_err(|error| Error::Broken(error.to_string()))??;
+
+        let (sender, wakes) = channel();
+        let waker = Waker::default();
+        let wake = Wakes { sender, waker: waker.clone() };
+        let events = {
+            let wake = wake.clone();
+            Events::new(move |event| wake.send(Wake::Engine(event)))
+        };
+        let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, events).await?);
+        {
+            let waker = waker.clone();
+            consumer.set_nonempty_callback(move || waker.wake());
+        }
+        let (ended, mut end) = oneshot::channel();
+        let stop = StopOnDrop(wake.clone());
+        let poll = Poll::new(Arc::new(consumer), Arc::clone(&engine), Handle::current(), wakes, wake);
+        std::thread::Builder::new()
+            .name("inbox-poll".into())
+            .spawn(move || {
+                waker.is_this_thread();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let _ = ended.send(poll.run(&names));
+            })
+            .map_err(|error| Error::Broken(format!("no thread for polling: {error}")))?;
+        let result = tokio::select! {
+            result = &mut end => result,
+            () = &mut shutdown => {
+                drop(stop);
+                end.await
+            }
+        };
+        engine.stop().await;
+        result.unwrap_or_else(|_| Err(Error::Broken("the poll thread died".into())))
+    }
+}
+
+impl<Db: Database> IntoFuture for Consume<Db> {
+    type Output = Result<(), Error>;
+    type IntoFuture = BoxFuture<'static, Result<(), Error>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
+}
+
+/// Also when the future is dropped, the poll thread is told to end.
+struct StopOnDrop(Wakes);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.send(Wake::Stop);
+    }
+}

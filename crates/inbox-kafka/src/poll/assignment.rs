@@ -1,0 +1,151 @@
+//! Which partitions are consumed: assigned, claimed, lost, and the database's outages (P4, P6).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use inbox_core::Database;
+use inbox_core::inbox::Owner;
+use rdkafka::consumer::Consumer as _;
+use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
+
+use crate::context::{Place, Rebalance};
+use crate::error::Error;
+
+use super::Poll;
+use super::claim;
+use super::held::{Held, Running};
+
+impl<Db: Database> Poll<Db> {
+    /// How long a partition rests after another epoch was found: about one heartbeat, in which the
+    /// group tells whom it means.
+    const REST: Duration = Duration::from_secs(3);
+
+    pub(super) fn take_rebalances(&mut self) -> Result<bool, Error> {
+        let rebalances = self.consumer.context().take_rebalances();
+        let busy = !rebalances.is_empty();
+        for rebalance in rebalances {
+            match rebalance {
+                Rebalance::Eager => return Err(Error::EagerStrategy),
+                Rebalance::Assigned(places) => {
+                    tracing::info!(partitions = places.len(), "assigned");
+                    for place in places {
+                        self.begin_claim(place);
+                    }
+                }
+                Rebalance::Revoked { places, lost } => self.begin_release(places, lost),
+            }
+        }
+        Ok(busy)
+    }
+
+    fn begin_claim(&mut self, place: Place) {
+        if self.stopping {
+            return;
+        }
+        self.claims += 1;
+        let (engine, consumer) = (Arc::clone(&self.engine), Arc::downgrade(&self.consumer));
+        self.runtime.spawn(claim::claim(engine, consumer, self.wakes.clone(), place.clone(), self.claims));
+        self.partitions.insert(place, Held::Claiming(self.claims));
+    }
+
+    pub(super) fn claimed(
+        &mut self,
+        place: Place,
+        claim: u64,
+        result: Result<Owner, Error>,
+    ) -> Result<(), Error> {
+        // Revoked, or claimed anew, in the meantime.
+        if !matches!(self.partitions.get(&place), Some(Held::Claiming(current)) if *current == claim) {
+            return Ok(());
+        }
+        let owner = Arc::new(result?);
+        let Some(mut queue) = self.consumer.split_partition_queue(place.0.as_str(), place.1.0) else {
+            return Err(Error::Broken(format!("no queue for {} [{}]", place.0, place.1)));
+        };
+        let waker = self.wakes.waker.clone();
+        queue.set_nonempty_callback(move || waker.wake());
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(place.0.as_str(), place.1.0, KafkaOffset::Offset(owner.start().0))
+            .and_then(|()| self.consumer.incremental_assign(&list))
+            .map_err(Error::Client)?;
+        tracing::info!(topic = %place.0, partition = %place.1, from = %owner.start(), "owned");
+        self.partitions.insert(place, Held::Running(Box::new(Running::new(owner, queue))));
+        Ok(())
+    }
+
+    /// Another epoch owns a partition of ours.
+    pub(super) fn lost(&mut self, owner: &Arc<Owner>) {
+        let place = (owner.topic().clone(), owner.partition());
+        let is_it = matches!(
+            self.partitions.get(&place),
+            Some(Held::Running(running)) if Arc::ptr_eq(&running.owner, owner)
+        );
+        if is_it {
+            tracing::warn!(topic = %place.0, partition = %place.1, "another process owns this partition in the database");
+            self.halt(&place, Held::Resting(Instant::now() + Self::REST));
+        }
+    }
+
+    /// Those that the group still gives us one heartbeat later are claimed again.
+    pub(super) fn claim_rested(&mut self) {
+        let now = Instant::now();
+        let rested: Vec<Place> = self
+            .partitions
+            .iter()
+            .filter(|(_, held)| matches!(held, Held::Resting(until) if *until <= now))
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in rested {
+            self.begin_claim(place);
+        }
+    }
+
+    /// Nothing can be finished: every ownership ends, and nothing is fetched. The member stays in
+    /// its group.
+    pub(super) fn outage(&mut self) {
+        let running: Vec<Place> = self
+            .partitions
+            .iter()
+            .filter(|(_, held)| matches!(held, Held::Running(_)))
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in running {
+            if !self.is_releasing(&place) {
+                self.halt(&place, Held::Paused);
+            }
+        }
+    }
+
+    /// After an outage each partition starts as a new assignment: another server may have been
+    /// promoted meanwhile.
+    pub(super) fn recovered(&mut self) {
+        let paused: Vec<Place> = self
+            .partitions
+            .iter()
+            .filter(|(_, held)| matches!(held, Held::Paused))
+            .map(|(place, _)| place.clone())
+            .collect();
+        for place in paused {
+            self.begin_claim(place);
+        }
+    }
+
+    /// Ends the ownership of a partition that the group still gives us.
+    fn halt(&mut self, place: &Place, next: Held) {
+        let Some(Held::Running(running)) = self.partitions.insert(place.clone(), next) else { return };
+        running.owner.stop();
+        self.engine.sweep();
+        self.unassign(std::iter::once(place));
+    }
+
+    /// Nothing is fetched of these any more. What librdkafka had prefetched is gone with it.
+    pub(super) fn unassign<'p>(&self, places: impl Iterator<Item = &'p Place>) {
+        let mut list = TopicPartitionList::new();
+        for (topic, partition) in places {
+            list.add_partition(topic.as_str(), partition.0);
+        }
+        if let Err(error) = self.consumer.incremental_unassign(&list) {
+            tracing::warn!(%error, "partitions could not be unassigned");
+        }
+    }
+}

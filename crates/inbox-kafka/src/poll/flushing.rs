@@ -1,0 +1,113 @@
+//! Flush: the watermark to the database, then the offset, with the flush number, to Kafka (P2, P10).
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use inbox_core::inbox::FlushRequest;
+use inbox_core::store::Flushed;
+use inbox_core::{Database, StoreError};
+use rdkafka::consumer::{CommitMode, Consumer as _};
+use rdkafka::error::KafkaError;
+use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
+
+use super::Poll;
+use super::held::{Held, Running};
+use super::wake::Wake;
+
+impl<Db: Database> Poll<Db> {
+    /// Each interval, and when half of some partition's budget waits for it. One flush at a time.
+    pub(super) fn flush_when_due(&mut self) {
+        if self.flushing.is_some() || !self.engine.is_up() {
+            return;
+        }
+        let now = Instant::now();
+        let records = self.budget().records;
+        let due = now >= self.next_flush
+            || self
+                .partitions
+                .values()
+                .any(|held| matches!(held, Held::Running(r) if r.wants_flush(records)));
+        if due {
+            self.next_flush = now + self.engine.settings().flush_interval;
+            self.flush();
+        }
+    }
+
+    /// Sends every watermark that moved to the database.
+    pub(super) fn flush(&mut self) {
+        if self.flushing.is_some() {
+            return;
+        }
+        let requests: Vec<FlushRequest> = self.running().filter_map(Running::flush).collect();
+        if requests.is_empty() {
+            return;
+        }
+        self.flushing = Some(requests.clone());
+        let (engine, wakes) = (Arc::clone(&self.engine), self.wakes.clone());
+        self.runtime.spawn(async move {
+            let result = engine.flush(requests).await;
+            wakes.send(Wake::Flushed(result));
+        });
+    }
+
+    fn running(&mut self) -> impl Iterator<Item = &mut Running> {
+        self.partitions.values_mut().filter_map(|held| match held {
+            Held::Running(running) => Some(&mut **running),
+            _ => None,
+        })
+    }
+
+    pub(super) fn flush_ended(&mut self, result: Result<Vec<Flushed>, StoreError>) {
+        let Some(requests) = self.flushing.take() else { return };
+        let flushed = match result {
+            Ok(flushed) => flushed,
+            Err(error) => {
+                // Its answer may be lost: then the next flush finds another number, and the partition
+                // begins anew.
+                tracing::debug!(%error, "a flush failed");
+                self.running().for_each(Running::flush_failed);
+                return;
+            }
+        };
+        let mut list = TopicPartitionList::new();
+        for (request, flushed) in requests.iter().zip(flushed) {
+            match flushed {
+                Flushed::Lost { .. } => self.lost(&request.owner),
+                Flushed::Written { number, .. } => self.flushed(request, number, &mut list),
+            }
+        }
+        self.commit(&list);
+    }
+
+    fn flushed(&mut self, request: &FlushRequest, number: i64, list: &mut TopicPartitionList) {
+        let Some(running) = self.running().find(|running| Arc::ptr_eq(&running.owner, &request.owner)) else {
+            return;
+        };
+        running.flushed(number, &request.watermarks);
+        let written = running.written();
+        if written > running.committed {
+            running.committed = written;
+            let mut element = list.add_partition(running.owner.topic().as_str(), running.owner.partition().0);
+            let set = element.set_offset(KafkaOffset::Offset(written.0));
+            element.set_metadata(running.number().to_string());
+            if let Err(error) = set {
+                tracing::warn!(%error, "an offset cannot be given to Kafka");
+            }
+        }
+    }
+
+    /// Offsets of partitions that are not ours any more are refused by the client, which is right.
+    fn commit(&self, list: &TopicPartitionList) {
+        if list.count() == 0 {
+            return;
+        }
+        let committed = self
+            .consumer
+            .store_offsets(list)
+            .and_then(|()| self.consumer.commit_consumer_state(CommitMode::Async));
+        match committed {
+            Ok(()) | Err(KafkaError::ConsumerCommit(rdkafka::types::RDKafkaErrorCode::NoOffset)) => {}
+            Err(error) => tracing::debug!(%error, "offsets could not be given to Kafka"),
+        }
+    }
+}

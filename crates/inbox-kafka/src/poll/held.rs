@@ -1,0 +1,167 @@
+//! A partition that the group gave to this member.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use inbox_core::inbox::{Ended, FlushRequest, Owner};
+use inbox_core::{Offset, Timestamp};
+use rdkafka::consumer::base_consumer::PartitionQueue;
+
+use crate::context::Context;
+use crate::tracker::Tracker;
+
+/// Where a partition of this member is on its way.
+pub(super) enum Held {
+    /// Its epoch is being raised. Nothing is fetched of it. The number tells claims apart.
+    Claiming(u64),
+    /// It is consumed.
+    Running(Box<Running>),
+    /// Another epoch was found: if the group still means us then, it is claimed again.
+    Resting(Instant),
+    /// The database is down.
+    Paused,
+}
+
+/// A partition that is consumed.
+pub(super) struct Running {
+    pub(super) owner: Arc<Owner>,
+    pub(super) queue: PartitionQueue<Context>,
+    /// One per subscription, by its index in the engine.
+    trackers: Vec<(usize, Tracker)>,
+    /// Records delivered but not below the flushed watermark, whether finished or not, with the
+    /// bytes of those that are not finished.
+    window: VecDeque<Offset>,
+    unfinished: VecDeque<(Offset, usize, u32)>,
+    bytes: usize,
+    /// Units that have not ended.
+    pub(super) outstanding: usize,
+    /// What the next flush must expect.
+    number: i64,
+    /// A flush was sent and not answered.
+    flushing: bool,
+    /// What was last given to Kafka.
+    pub(super) committed: Offset,
+}
+
+impl Running {
+    pub(super) fn new(owner: Arc<Owner>, queue: PartitionQueue<Context>) -> Self {
+        let trackers = owner.watermarks().iter().map(|(index, w)| (*index, Tracker::new(*w))).collect();
+        Self {
+            number: owner.flush_number(),
+            committed: owner.start(),
+            trackers,
+            owner,
+            queue,
+            window: VecDeque::new(),
+            unfinished: VecDeque::new(),
+            bytes: 0,
+            outstanding: 0,
+            flushing: false,
+        }
+    }
+
+    /// The offset that must not be delivered twice: the one after the last delivered record.
+    pub(super) fn next(&self) -> Offset {
+        self.window.back().map_or(self.owner.start(), |last| last.next())
+    }
+
+    pub(super) fn has_room(&self, records: usize, bytes: usize) -> bool {
+        self.window.is_empty() || (self.window.len() < records && self.bytes < bytes)
+    }
+
+    /// Whether half of the budget waits for a flush.
+    pub(super) fn wants_flush(&self, records: usize) -> bool {
+        !self.flushing && self.window.len() >= records / 2 && self.trackers.iter().any(|(_, t)| t.moved())
+    }
+
+    /// A record was delivered; `made` are the subscriptions it made a unit for.
+    pub(super) fn delivered(&mut self, offset: Offset, time: Option<Timestamp>, size: usize, made: &[usize]) {
+        self.window.push_back(offset);
+        for (index, tracker) in &mut self.trackers {
+            if made.contains(index) {
+                tracker.unit(offset, time);
+            } else {
+                tracker.pass(offset);
+            }
+        }
+        if let Ok(units) = u32::try_from(made.len())
+            && units > 0
+        {
+            self.unfinished.push_back((offset, size, units));
+            self.bytes += size;
+            self.outstanding += made.len();
+        }
+    }
+
+    pub(super) fn ended(&mut self, ended: &Ended) {
+        self.outstanding = self.outstanding.saturating_sub(1);
+        if !ended.end.is_finished() {
+            return;
+        }
+        if let Some((_, tracker)) = self.trackers.iter_mut().find(|(index, _)| *index == ended.subscription) {
+            tracker.finish(ended.offset);
+        }
+        if let Ok(at) = self.unfinished.binary_search_by_key(&ended.offset, |(offset, _, _)| *offset) {
+            let (_, size, units) = &mut self.unfinished[at];
+            *units = units.saturating_sub(1);
+            if *units == 0 {
+                self.bytes = self.bytes.saturating_sub(std::mem::take(size));
+            }
+        }
+        while self.unfinished.front().is_some_and(|(_, _, units)| *units == 0) {
+            self.unfinished.pop_front();
+        }
+    }
+
+    /// What is to be written down, if any watermark moved and no answer is waited for.
+    pub(super) fn flush(&mut self) -> Option<FlushRequest> {
+        if self.flushing {
+            return None;
+        }
+        let watermarks: Vec<_> = self
+            .trackers
+            .iter()
+            .filter(|(_, tracker)| tracker.moved())
+            .map(|(index, tracker)| (*index, tracker.watermark(), tracker.time()))
+            .collect();
+        if watermarks.is_empty() {
+            return None;
+        }
+        self.flushing = true;
+        Some(FlushRequest { owner: Arc::clone(&self.owner), number: self.number, watermarks })
+    }
+
+    /// A flush of these watermarks was written under this number.
+    pub(super) fn flushed(&mut self, number: i64, watermarks: &[(usize, Offset, Option<Timestamp>)]) {
+        self.flushing = false;
+        self.number = number;
+        for (index, watermark, _) in watermarks {
+            if let Some((_, tracker)) = self.trackers.iter_mut().find(|(i, _)| i == index) {
+                tracker.flushed(*watermark);
+            }
+        }
+        let written = self.written();
+        while self.window.front().is_some_and(|offset| *offset < written) {
+            self.window.pop_front();
+        }
+    }
+
+    /// A flush failed: it is tried again with the next one.
+    pub(super) fn flush_failed(&mut self) {
+        self.flushing = false;
+    }
+
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushing
+    }
+
+    /// The lowest watermark that the database has: what Kafka may be given.
+    pub(super) fn written(&self) -> Offset {
+        self.trackers.iter().map(|(_, tracker)| tracker.written()).min().unwrap_or(self.owner.start())
+    }
+
+    pub(super) fn number(&self) -> i64 {
+        self.number
+    }
+}
