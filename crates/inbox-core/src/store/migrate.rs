@@ -1,5 +1,7 @@
 //! Numbered, embedded schema changes, the same numbers for every database.
 
+use std::cmp::Ordering;
+
 /// One numbered change of the schema, with its way back.
 #[derive(Clone, Copy, Debug)]
 pub struct Migration {
@@ -24,17 +26,16 @@ impl MigrationStatus {
     /// Why this version of the inbox cannot work with that schema, if it cannot.
     pub(crate) fn problem(self) -> Option<String> {
         let Self { applied, known } = self;
-        if applied < known {
-            Some(format!(
-                "the inbox's schema is at migration {applied}, this version needs {known}: call `store.migrate().await?` \
-                 once before consuming"
-            ))
-        } else if applied > known {
-            Some(format!(
-                "the inbox's schema is at migration {applied}, newer than the {known} this version knows: update the service"
-            ))
-        } else {
-            None
+        match applied.cmp(&known) {
+            Ordering::Equal => None,
+            Ordering::Less => Some(format!(
+                "the inbox's schema is at migration {applied}, this version needs {known}: call \
+                 `store.migrate().await?` once before consuming"
+            )),
+            Ordering::Greater => Some(format!(
+                "the inbox's schema is at migration {applied}, newer than the {known} this version knows: update \
+                 the service"
+            )),
         }
     }
 }

@@ -109,10 +109,10 @@ where
 
 fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
     let mut conflicts = Vec::new();
-    let mut fenced = Vec::new();
+    let mut lost = Vec::new();
     for &Answer { ordinal, answer } in answers {
         match answer {
-            FENCED => fenced.push(PartitionId(ordinal)),
+            FENCED => lost.push(PartitionId(ordinal)),
             FRESH => {}
             WAITING => return Ok(Admitted::Waiting),
             VANISHED => return Err(again("the row that an id conflicts with went away during admission")),
@@ -126,7 +126,7 @@ fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
             }
         }
     }
-    Ok(if fenced.is_empty() { Admitted::Open(conflicts) } else { Admitted::Fenced(fenced) })
+    Ok(if lost.is_empty() { Admitted::Open(conflicts) } else { Admitted::Fenced(lost) })
 }
 
 fn again(reason: &str) -> StoreError {

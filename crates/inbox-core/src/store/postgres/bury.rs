@@ -6,7 +6,7 @@ use diesel_async::{AsyncPgConnection, RunQueryDsl};
 use uuid::Uuid;
 
 use crate::dead_letter::DeadLetter;
-use crate::identity::PartitionId;
+use crate::identity::{BusinessKey, PartitionId};
 use crate::store::{Buried, Fence, StoreError, TransactionLimits};
 
 use super::PgConn;
@@ -73,7 +73,7 @@ pub(super) async fn bury(
                 messages::class.eq(letter.class.as_str()),
                 messages::reason.eq(letter.stored_reason()),
                 messages::raw_id.eq(letter.id.as_str().as_bytes()),
-                messages::business_key.eq(letter.key.as_ref().map(|key| key.as_bytes())),
+                messages::business_key.eq(letter.key.as_ref().map(BusinessKey::as_bytes)),
                 messages::headers.eq(bytes.then(|| letter.stored_headers())),
                 messages::record_key.eq(record.key.as_deref().filter(|_| bytes)),
                 messages::payload.eq(record.value.as_deref().filter(|_| bytes)),
@@ -94,12 +94,12 @@ pub(super) async fn bury(
 async fn fence(mark: &str, mut pg: &AsyncPgConnection, fences: &[Fence]) -> Result<Vec<PartitionId>, StoreError> {
     let partitions: Vec<i32> = fences.iter().map(|fence| fence.partition.0).collect();
     let epochs: Vec<Uuid> = fences.iter().map(|fence| fence.epoch.as_uuid()).collect();
-    let fenced: Fenced = sql_query("SELECT inbox.fence($1, $2, $3) AS lost")
+    let Fenced { lost } = sql_query("SELECT inbox.fence($1, $2, $3) AS lost")
         .bind::<Text, _>(mark)
         .bind::<Array<Integer>, _>(partitions)
         .bind::<Array<SqlUuid>, _>(epochs)
         .get_result(&mut pg)
         .await?;
-    Ok(fenced.lost.into_iter().map(PartitionId).collect())
+    Ok(lost.into_iter().map(PartitionId).collect())
 }
 

@@ -22,12 +22,12 @@ pub(super) async fn flush(
     flushes: &[Flush],
 ) -> Result<Vec<Flushed>, StoreError> {
     conn.begin(limits).await?;
-    let mut flushed = Vec::with_capacity(flushes.len());
+    let mut answers = Vec::with_capacity(flushes.len());
     for flush in flushes {
-        flushed.push(flush_one(conn, flush).await?);
+        answers.push(flush_one(conn, flush).await?);
     }
     commit(conn).await?;
-    Ok(flushed)
+    Ok(answers)
 }
 
 async fn flush_one(conn: &PgConn, flush: &Flush) -> Result<Flushed, StoreError> {

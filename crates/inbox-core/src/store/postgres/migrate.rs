@@ -101,7 +101,7 @@ async fn applied(conn: &PgConn) -> Result<i32, StoreError> {
 
 async fn begin(conn: &mut PgConn) -> Result<(), StoreError> {
     // An index on a large table takes its time: only a lock is waited for with a limit.
-    let hour = std::time::Duration::from_secs(3600);
+    let hour = std::time::Duration::from_hours(1);
     conn.begin(&TransactionLimits { statement: hour, lock: hour, idle: hour }).await?;
     Ok((&conn.conn).batch_execute(PREPARE).await?)
 }

@@ -30,9 +30,9 @@ pub(super) async fn pipelined<H: Handler<Postgres>>(
                 (_, AttemptEnd::Done) => {}
                 // A panic leaves a future that was dropped in the middle; nothing else matters.
                 (_, AttemptEnd::Panicked { .. } | AttemptEnd::TimedOut { .. }) => return end,
-                (_, AttemptEnd::SecondStatement { .. }) => worst = end,
-                // The first error is the cause, the others find an aborted transaction.
-                (AttemptEnd::Done, _) => worst = end,
+                // The first error is the cause, the others find an aborted transaction; but a second
+                // statement says that this way of running was wrong.
+                (_, AttemptEnd::SecondStatement { .. }) | (AttemptEnd::Done, _) => worst = end,
                 _ => {}
             }
         }

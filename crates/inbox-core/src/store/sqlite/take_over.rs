@@ -1,0 +1,86 @@
+//! Take over: a new epoch, after every transaction under the old one has ended (P4).
+
+use diesel::sql_types::{BigInt, Binary, Integer, Text};
+use diesel::{QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
+
+use crate::identity::{Offset, PartitionId, SubscriptionId};
+use crate::store::{StoreError, TakeOver, TakenOver, TransactionLimits};
+
+use super::SqliteConn;
+
+#[derive(QueryableByName)]
+struct Row {
+    #[diesel(sql_type = Integer)]
+    id: i32,
+    #[diesel(sql_type = Integer)]
+    incarnation: i32,
+    #[diesel(sql_type = BigInt)]
+    flush_number: i64,
+}
+
+#[derive(QueryableByName)]
+struct Watermark {
+    #[diesel(sql_type = BigInt)]
+    watermark: i64,
+}
+
+/// It waits out the old owner's transactions because it waits for every transaction.
+pub(super) async fn take_over(
+    conn: &mut SqliteConn,
+    limits: &TransactionLimits,
+    asked: &TakeOver,
+) -> Result<TakenOver, StoreError> {
+    let asked = asked.clone();
+    conn.transaction(limits, move |sqlite| {
+        let row = raise(sqlite, &asked)?;
+        let watermarks: Result<_, StoreError> = asked
+            .subscriptions
+            .iter()
+            .map(|subscription| watermark(sqlite, row.id, *subscription, asked.first))
+            .collect();
+        Ok(TakenOver {
+            partition: PartitionId(row.id),
+            incarnation: row.incarnation,
+            flush_number: row.flush_number,
+            watermarks: watermarks?,
+        })
+    })
+    .await
+}
+
+fn raise(sqlite: &mut SqliteConnection, asked: &TakeOver) -> Result<Row, StoreError> {
+    let query = sql_query(
+        "INSERT INTO inbox_partitions (consumer_group, topic, partition, epoch, owned_since) \
+         VALUES (?, ?, ?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER)) \
+         ON CONFLICT (consumer_group, topic, partition) \
+         DO UPDATE SET epoch = excluded.epoch, owned_since = excluded.owned_since \
+         RETURNING id, incarnation, flush_number",
+    )
+    .bind::<Text, _>(&asked.group)
+    .bind::<Text, _>(asked.topic.as_str())
+    .bind::<Integer, _>(asked.partition.0)
+    .bind::<Binary, _>(asked.epoch.as_uuid().into_bytes());
+    Ok(query.get_result(sqlite)?)
+}
+
+fn watermark(
+    sqlite: &mut SqliteConnection,
+    partition: i32,
+    subscription: SubscriptionId,
+    first: Offset,
+) -> Result<Offset, StoreError> {
+    sql_query(
+        "INSERT INTO inbox_watermarks (subscription_id, partition_id, first_watermark, watermark) \
+         VALUES (?1, ?2, ?3, ?3) ON CONFLICT (subscription_id, partition_id) DO NOTHING",
+    )
+    .bind::<Integer, _>(subscription.0)
+    .bind::<Integer, _>(partition)
+    .bind::<BigInt, _>(first.0)
+    .execute(sqlite)?;
+    let found: Watermark =
+        sql_query("SELECT watermark FROM inbox_watermarks WHERE subscription_id = ? AND partition_id = ?")
+            .bind::<Integer, _>(subscription.0)
+            .bind::<Integer, _>(partition)
+            .get_result(sqlite)?;
+    Ok(Offset(found.watermark))
+}

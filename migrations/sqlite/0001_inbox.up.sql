@@ -1,0 +1,92 @@
+-- Everything of the inbox has the prefix `inbox_`, inside the database of the service's own tables,
+-- because a message's receipt and its effect must commit together.
+-- Tables are STRICT: a value of another type is refused, as other databases do it. Times are
+-- milliseconds since 1970, UUIDs are blobs of 16 bytes.
+
+-- A subscription is a durable name. Its number is what rows carry instead of a text.
+CREATE TABLE inbox_subscriptions (
+    id             INTEGER PRIMARY KEY,
+    name           TEXT NOT NULL UNIQUE,
+    -- Bound to one consumer group: two groups would each deliver everything.
+    consumer_group TEXT NOT NULL,
+    -- Another rule would give old messages new ids or another order: it is refused.
+    id_rule        TEXT NOT NULL,
+    key_rule       TEXT NOT NULL,
+    registered_at  INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER))
+) STRICT;
+
+-- One row per topic partition of a group: who owns it, and how often its watermark was flushed.
+CREATE TABLE inbox_partitions (
+    id             INTEGER PRIMARY KEY,
+    consumer_group TEXT NOT NULL,
+    topic          TEXT NOT NULL,
+    partition      INTEGER NOT NULL,
+    -- The random token of the present ownership. Every transaction checks it (P4).
+    epoch          BLOB CHECK (length(epoch) = 16),
+    -- Raised with each flush, and given to Kafka as commit metadata: a number in Kafka above this
+    -- one shows that this database went back (P10).
+    flush_number   INTEGER NOT NULL DEFAULT 0 CHECK (flush_number >= 0),
+    -- Raised when a person accepts that the partition's log is not the old one.
+    incarnation    INTEGER NOT NULL DEFAULT 1 CHECK (incarnation >= 1),
+    owned_since    INTEGER,
+    UNIQUE (consumer_group, topic, partition)
+) STRICT;
+
+-- Per subscription and partition: every record below the watermark is finished (P2).
+CREATE TABLE inbox_watermarks (
+    subscription_id   INTEGER NOT NULL REFERENCES inbox_subscriptions (id),
+    partition_id      INTEGER NOT NULL REFERENCES inbox_partitions (id),
+    -- Where the subscription began here. It never moves.
+    first_watermark   INTEGER NOT NULL CHECK (first_watermark >= 0),
+    watermark         INTEGER NOT NULL,
+    -- The last finished record's timestamp, at most the time of the flush (P9).
+    time_at_watermark INTEGER,
+    PRIMARY KEY (subscription_id, partition_id),
+    CHECK (watermark >= first_watermark)
+) STRICT, WITHOUT ROWID;
+
+-- One row per message and subscription, in one of three states: 0 open, 1 dead, 2 done.
+-- A receipt is a row that is done; it uses only the columns before `attempts`. No foreign keys
+-- here: a check per row would cost more than it protects, since these rows are only written by the
+-- statements of the inbox.
+-- WITHOUT ROWID: the primary key is the table, so that a receipt is written once and not twice.
+CREATE TABLE inbox_messages (
+    -- 128 bits: UUIDs as they are, other ids hashed.
+    message_id      BLOB NOT NULL CHECK (length(message_id) = 16),
+    record_offset   INTEGER NOT NULL,
+    recorded_at     INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    subscription_id INTEGER NOT NULL,
+    partition_id    INTEGER NOT NULL,
+    -- 32 bits of the payload's hash: an id that comes again with another payload is noticed.
+    fingerprint     INTEGER NOT NULL,
+    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 2),
+    -- 0 processed, 1 stale, 2 discarded; set exactly when the row is done.
+    outcome         INTEGER,
+    -- Of open and dead rows only. Bytes from outside are blobs: no content of theirs can fail the
+    -- statement, neither NUL nor broken UTF-8.
+    attempts        INTEGER,
+    class           TEXT,
+    reason          TEXT,
+    raw_id          BLOB,
+    business_key    BLOB,
+    headers         BLOB,
+    record_key      BLOB,
+    payload         BLOB,
+    -- Milliseconds since 1970 as Kafka has it: any 64-bit number.
+    record_time     INTEGER,
+    -- Dedup (P1): this constraint decides, never a look-up before.
+    PRIMARY KEY (subscription_id, message_id),
+    CHECK ((state = 2) = (outcome IS NOT NULL)),
+    CHECK (state = 2 OR (class IS NOT NULL AND raw_id IS NOT NULL AND attempts IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
+-- What a person looks for: the few rows that are not receipts.
+CREATE INDEX inbox_messages_not_done ON inbox_messages (subscription_id, partition_id, record_offset)
+    WHERE state <> 2;
+
+-- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
+CREATE TABLE inbox_probe (
+    only_row  INTEGER PRIMARY KEY DEFAULT 1 CHECK (only_row = 1),
+    probed_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER))
+) STRICT;
+INSERT INTO inbox_probe DEFAULT VALUES;
