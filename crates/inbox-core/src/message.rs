@@ -19,7 +19,10 @@ pub struct Message<T> {
 }
 
 impl<T> Message<T> {
-    pub(crate) fn new(payload: T, id: MessageId, key: Option<BusinessKey>, record: Arc<Record>) -> Self {
+    /// A message of these parts, at its first attempt: for tests of handlers. Those that an inbox
+    /// delivers it reads from records itself.
+    #[must_use]
+    pub fn new(payload: T, id: MessageId, key: Option<BusinessKey>, record: Arc<Record>) -> Self {
         Self { payload, id, key, attempt: 1, record }
     }
 

@@ -64,7 +64,10 @@ impl<'a> AsyncConnectionCore for Tx<'a, Postgres> {
         }))
     }
 
-    fn execute_returning_count<'conn, 'query, T>(&'conn mut self, source: T) -> Self::ExecuteFuture<'conn, 'query>
+    fn execute_returning_count<'conn, 'query, T>(
+        &'conn mut self,
+        source: T,
+    ) -> Self::ExecuteFuture<'conn, 'query>
     where
         T: QueryFragment<Pg> + QueryId + 'query,
     {

@@ -78,7 +78,8 @@ impl<F: Future + Unpin> Future for InTurn<'_, F> {
 impl<F> Drop for InTurn<'_, F> {
     fn drop(&mut self) {
         if !self.ended {
-            let _ = self.watch.refuse("a statement was dropped before its answer came: await each one".into());
+            let _ =
+                self.watch.refuse("a statement was dropped before its answer came: await each one".into());
         }
     }
 }
@@ -104,7 +105,10 @@ impl AsyncConnectionCore for Tx<'_, Sqlite> {
         InTurn::new(WatchedLoad(sent), &self.watch)
     }
 
-    fn execute_returning_count<'conn, 'query, T>(&'conn mut self, source: T) -> Self::ExecuteFuture<'conn, 'query>
+    fn execute_returning_count<'conn, 'query, T>(
+        &'conn mut self,
+        source: T,
+    ) -> Self::ExecuteFuture<'conn, 'query>
     where
         T: QueryFragment<Backend> + QueryId + 'query,
     {

@@ -10,7 +10,9 @@ use uuid::Uuid;
 
 use crate::failure::FailureClass;
 use crate::identity::PartitionId;
-use crate::store::{Admission, Admit, Admitted, Conflict, Fence, Prepared, RowState, StoreError, TransactionLimits};
+use crate::store::{
+    Admission, Admit, Admitted, Conflict, Fence, Prepared, RowState, StoreError, TransactionLimits,
+};
 
 use super::PgConn;
 use super::commit::rollback;
@@ -102,9 +104,9 @@ where
     Q: Query<SqlType = diesel::sql_types::Untyped> + QueryFragment<Pg> + QueryId + Send,
 {
     let (mut first, mut second) = (conn, conn);
-    let (begun, admitted) = join(first.batch_execute(begin), Prepared(admission).load(&mut second)).await;
-    begun?;
-    Ok(admitted?)
+    let (started, answers) = join(first.batch_execute(begin), Prepared(admission).load(&mut second)).await;
+    started?;
+    Ok(answers?)
 }
 
 fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
@@ -119,7 +121,9 @@ fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
             state => {
                 let other_payload = state >= OTHER_PAYLOAD;
                 let state = RowState::from_stored(state % OTHER_PAYLOAD);
-                let (Some(state), Some(index)) = (state, usize::try_from(ordinal).ok().and_then(|n| n.checked_sub(1))) else {
+                let (Some(state), Some(index)) =
+                    (state, usize::try_from(ordinal).ok().and_then(|n| n.checked_sub(1)))
+                else {
                     return Err(again("admission answered with what this version does not know"));
                 };
                 conflicts.push(Conflict { index, state, other_payload });
@@ -132,4 +136,3 @@ fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
 fn again(reason: &str) -> StoreError {
     StoreError::Statement { class: FailureClass::Conflict, reason: reason.into() }
 }
-

@@ -91,7 +91,11 @@ pub(super) async fn bury(
 }
 
 /// Locks the partitions in shared mode and answers with those that have another epoch.
-async fn fence(mark: &str, mut pg: &AsyncPgConnection, fences: &[Fence]) -> Result<Vec<PartitionId>, StoreError> {
+async fn fence(
+    mark: &str,
+    mut pg: &AsyncPgConnection,
+    fences: &[Fence],
+) -> Result<Vec<PartitionId>, StoreError> {
     let partitions: Vec<i32> = fences.iter().map(|fence| fence.partition.0).collect();
     let epochs: Vec<Uuid> = fences.iter().map(|fence| fence.epoch.as_uuid()).collect();
     let Fenced { lost } = sql_query("SELECT inbox.fence($1, $2, $3) AS lost")
@@ -102,4 +106,3 @@ async fn fence(mark: &str, mut pg: &AsyncPgConnection, fences: &[Fence]) -> Resu
         .await?;
     Ok(lost.into_iter().map(PartitionId).collect())
 }
-

@@ -65,7 +65,9 @@ pub(super) async fn down(address: &Address, to: i32) -> Result<i32, StoreError> 
     loop {
         begin(&mut conn).await?;
         let applied = applied(&conn).await?;
-        let Some(last) = MIGRATIONS.iter().rev().find(|migration| migration.number == applied && applied > to) else {
+        let Some(last) =
+            MIGRATIONS.iter().rev().find(|migration| migration.number == applied && applied > to)
+        else {
             finish(&conn).await?;
             return Ok(applied);
         };

@@ -22,7 +22,9 @@ pub(super) async fn pipelined<H: Handler<Postgres>>(
     let all = async {
         let mut running: FuturesUnordered<BoxFuture<'_, AttemptEnd>> = chains
             .iter()
-            .map(|chain| -> BoxFuture<'_, AttemptEnd> { Box::pin(run_chain(conn, handler, messages, chain, attempt)) })
+            .map(|chain| -> BoxFuture<'_, AttemptEnd> {
+                Box::pin(run_chain(conn, handler, messages, chain, attempt))
+            })
             .collect();
         let mut worst = AttemptEnd::Done;
         while let Some(end) = running.next().await {

@@ -43,7 +43,11 @@ pub(super) async fn register(
     Ok(ids)
 }
 
-async fn register_one(conn: &PgConn, group: &str, wanted: &Registration) -> Result<SubscriptionId, RegisterError> {
+async fn register_one(
+    conn: &PgConn,
+    group: &str,
+    wanted: &Registration,
+) -> Result<SubscriptionId, RegisterError> {
     let pg = &mut &conn.conn;
     sql_query(
         "INSERT INTO inbox.subscriptions (name, consumer_group, id_rule, key_rule) VALUES ($1, $2, $3, $4) \
@@ -56,11 +60,12 @@ async fn register_one(conn: &PgConn, group: &str, wanted: &Registration) -> Resu
     .execute(pg)
     .await
     .map_err(StoreError::from)?;
-    let row: Row = sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox.subscriptions WHERE name = $1")
-        .bind::<Text, _>(wanted.name.as_str())
-        .get_result(pg)
-        .await
-        .map_err(StoreError::from)?;
+    let row: Row =
+        sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox.subscriptions WHERE name = $1")
+            .bind::<Text, _>(wanted.name.as_str())
+            .get_result(pg)
+            .await
+            .map_err(StoreError::from)?;
     let recorded = Recorded { group: row.consumer_group, id_rule: row.id_rule, key_rule: row.key_rule };
     wanted.check(group, recorded)?;
     Ok(SubscriptionId(row.id))

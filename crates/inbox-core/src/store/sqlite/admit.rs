@@ -74,7 +74,11 @@ fn admit_all(sqlite: &mut SqliteConnection, admission: &Admission) -> Result<Adm
 }
 
 /// `true`: it is fresh. The constraint decides.
-fn insert(sqlite: &mut SqliteConnection, subscription: SubscriptionId, message: &Admit) -> Result<bool, StoreError> {
+fn insert(
+    sqlite: &mut SqliteConnection,
+    subscription: SubscriptionId,
+    message: &Admit,
+) -> Result<bool, StoreError> {
     let inserted = Prepared(
         sql_query(
             "INSERT INTO inbox_messages \
@@ -96,8 +100,10 @@ fn find(
     subscription: SubscriptionId,
     message: &Admit,
 ) -> Result<Option<Row>, StoreError> {
-    let query = sql_query("SELECT state, fingerprint FROM inbox_messages WHERE subscription_id = ? AND message_id = ?")
-        .bind::<Integer, _>(subscription.0)
-        .bind::<Binary, _>(message.id.as_uuid().into_bytes());
+    let query = sql_query(
+        "SELECT state, fingerprint FROM inbox_messages WHERE subscription_id = ? AND message_id = ?",
+    )
+    .bind::<Integer, _>(subscription.0)
+    .bind::<Binary, _>(message.id.as_uuid().into_bytes());
     Ok(Prepared(query).get_result(sqlite).optional()?)
 }

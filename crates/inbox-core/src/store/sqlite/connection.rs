@@ -127,7 +127,10 @@ impl SqliteConn {
 
     /// What begins a transaction, after `wait_for_turn`: it takes the write lock at once, because a
     /// transaction that has read first cannot wait for it.
-    pub(super) fn begin(&mut self, lock: Duration) -> impl FnOnce(&mut SqliteConnection) -> Result<(), StoreError> + use<> {
+    pub(super) fn begin(
+        &mut self,
+        lock: Duration,
+    ) -> impl FnOnce(&mut SqliteConnection) -> Result<(), StoreError> + use<> {
         self.transaction += 1;
         let sql = format!("PRAGMA busy_timeout = {}; BEGIN IMMEDIATE", millis(lock));
         let overflowed = self.kept.overflowed();
@@ -156,7 +159,10 @@ impl SqliteConn {
         work: impl FnOnce(&mut SqliteConnection) -> Result<R, E> + Send + 'static,
     ) -> Result<R, E> {
         let Some(lock) = self.wait_for_turn(limits.lock).await else {
-            let reason = format!("another transaction of this process holds the database for more than {:?}", limits.lock);
+            let reason = format!(
+                "another transaction of this process holds the database for more than {:?}",
+                limits.lock
+            );
             return Err(StoreError::Statement { class: FailureClass::Unclear, reason }.into());
         };
         let begin = self.begin(lock);
@@ -180,8 +186,8 @@ impl SqliteConn {
 }
 
 fn connect(path: &str) -> Result<SqliteConnection, StoreError> {
-    let mut sqlite = SqliteConnection::establish(path)
-        .map_err(|error| StoreError::Connect(format!("{path}: {error}")))?;
+    let mut sqlite =
+        SqliteConnection::establish(path).map_err(|error| StoreError::Connect(format!("{path}: {error}")))?;
     // WAL lets the service read while a lane writes; FULL makes each COMMIT durable.
     let settings = "PRAGMA busy_timeout = 5000; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
                     PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY";

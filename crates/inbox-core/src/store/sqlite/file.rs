@@ -46,12 +46,15 @@ const LOCK_SUFFIX: &str = ".inbox-lock";
 /// The file's path without links: the lock must be the same however the path is written.
 fn resolved(address: &str) -> Result<String, StoreError> {
     let path = address.strip_prefix("sqlite://").unwrap_or(address);
-    let wrong = |what: &str| Err(StoreError::Address(format!("{what}: write the path of a file, or sqlite://path")));
+    let wrong =
+        |what: &str| Err(StoreError::Address(format!("{what}: write the path of a file, or sqlite://path")));
     if path.is_empty() {
         return wrong("it names no file");
     }
     if path.starts_with(":memory:") || path.starts_with("file:") {
-        return wrong("a database in memory, or one by a file: URI, cannot be shared by connections and kept");
+        return wrong(
+            "a database in memory, or one by a file: URI, cannot be shared by connections and kept",
+        );
     }
     if path.contains("://") {
         return wrong("it is the address of another database");
@@ -83,7 +86,8 @@ fn resolved(address: &str) -> Result<String, StoreError> {
 fn lock(path: &str) -> Result<File, StoreError> {
     let name = format!("{path}{LOCK_SUFFIX}");
     let failed = |error| StoreError::Connect(format!("the lock file {name}: {error}"));
-    let file = File::options().create(true).truncate(false).read(true).write(true).open(&name).map_err(failed)?;
+    let file =
+        File::options().create(true).truncate(false).read(true).write(true).open(&name).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::Error(error)) => Err(failed(error)),
@@ -100,7 +104,9 @@ mod tests {
 
     #[test]
     fn addresses_that_name_no_file_are_refused_with_what_to_write() {
-        for address in ["", "sqlite://", ":memory:", "sqlite://:memory:", "file:x.db", "postgres://h/d", "/", "a\0b"] {
+        for address in
+            ["", "sqlite://", ":memory:", "sqlite://:memory:", "file:x.db", "postgres://h/d", "/", "a\0b"]
+        {
             let error = resolved(address).expect_err(address).to_string();
             assert!(error.contains("sqlite://path"), "{address}: {error}");
         }

@@ -14,7 +14,8 @@ pub(super) async fn flush(
     flushes: &[Flush],
 ) -> Result<Vec<Flushed>, StoreError> {
     let flushes = flushes.to_vec();
-    conn.transaction(limits, move |sqlite| flushes.iter().map(|flush| flush_one(sqlite, flush)).collect()).await
+    conn.transaction(limits, move |sqlite| flushes.iter().map(|flush| flush_one(sqlite, flush)).collect())
+        .await
 }
 
 fn flush_one(sqlite: &mut SqliteConnection, flush: &Flush) -> Result<Flushed, StoreError> {

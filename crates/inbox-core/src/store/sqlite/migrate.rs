@@ -42,7 +42,9 @@ pub(super) async fn up(file: &Arc<DatabaseFile>) -> Result<i32, StoreError> {
     let mut conn = SqliteConn::open(file).await?;
     loop {
         match conn.transaction(&limits(), step_up).await? {
-            Step::Changed(Migration { number, name, .. }) => tracing::info!(number, name, "inbox schema migrated"),
+            Step::Changed(Migration { number, name, .. }) => {
+                tracing::info!(number, name, "inbox schema migrated")
+            }
             Step::Over(applied) => return Ok(applied),
         }
     }
@@ -64,7 +66,8 @@ pub(super) async fn status(file: &Arc<DatabaseFile>) -> Result<MigrationStatus, 
     let mut conn = SqliteConn::open(file).await?;
     conn.run(|sqlite| {
         let there: Number =
-            sql_query("SELECT count(*) AS number FROM sqlite_master WHERE name = 'inbox_migrations'").get_result(sqlite)?;
+            sql_query("SELECT count(*) AS number FROM sqlite_master WHERE name = 'inbox_migrations'")
+                .get_result(sqlite)?;
         let applied = if there.number == 0 { 0 } else { applied(sqlite)? };
         Ok(MigrationStatus { applied, known: last() })
     })
@@ -92,11 +95,14 @@ fn step_up(sqlite: &mut SqliteConnection) -> Result<Step, StoreError> {
 fn step_down(sqlite: &mut SqliteConnection, to: i32) -> Result<Step, StoreError> {
     sqlite.batch_execute(PREPARE)?;
     let applied = applied(sqlite)?;
-    let Some(last) = MIGRATIONS.iter().rev().find(|migration| migration.number == applied && applied > to) else {
+    let Some(last) = MIGRATIONS.iter().rev().find(|migration| migration.number == applied && applied > to)
+    else {
         return Ok(Step::Over(applied));
     };
     sqlite.batch_execute(last.down)?;
-    sql_query("DELETE FROM inbox_migrations WHERE number = ?").bind::<Integer, _>(last.number).execute(sqlite)?;
+    sql_query("DELETE FROM inbox_migrations WHERE number = ?")
+        .bind::<Integer, _>(last.number)
+        .execute(sqlite)?;
     Ok(Step::Changed(last))
 }
 
@@ -105,7 +111,8 @@ fn last() -> i32 {
 }
 
 fn applied(sqlite: &mut SqliteConnection) -> Result<i32, StoreError> {
-    let applied: Number = sql_query("SELECT coalesce(max(number), 0) AS number FROM inbox_migrations").get_result(sqlite)?;
+    let applied: Number =
+        sql_query("SELECT coalesce(max(number), 0) AS number FROM inbox_migrations").get_result(sqlite)?;
     Ok(applied.number)
 }
 

@@ -33,7 +33,8 @@ pub(super) async fn probe(file: &Arc<DatabaseFile>) -> Result<(), StoreError> {
 
 async fn write(conn: &mut SqliteConn) -> Result<(), StoreError> {
     conn.transaction(&TransactionLimits::OWN, |sqlite| {
-        sql_query("UPDATE inbox_probe SET probed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER)").execute(sqlite)?;
+        sql_query("UPDATE inbox_probe SET probed_at = CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+            .execute(sqlite)?;
         Ok(())
     })
     .await

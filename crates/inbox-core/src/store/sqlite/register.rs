@@ -48,10 +48,11 @@ fn register_one(
     .bind::<Text, _>(&wanted.key_rule)
     .execute(sqlite)
     .map_err(StoreError::from)?;
-    let row: Row = sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox_subscriptions WHERE name = ?")
-        .bind::<Text, _>(wanted.name.as_str())
-        .get_result(sqlite)
-        .map_err(StoreError::from)?;
+    let row: Row =
+        sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox_subscriptions WHERE name = ?")
+            .bind::<Text, _>(wanted.name.as_str())
+            .get_result(sqlite)
+            .map_err(StoreError::from)?;
     let recorded = Recorded { group: row.consumer_group, id_rule: row.id_rule, key_rule: row.key_rule };
     wanted.check(group, recorded)?;
     Ok(SubscriptionId(row.id))
