@@ -1,0 +1,1 @@
+//! The suite that every database passes: one file per transition.

@@ -1,0 +1,58 @@
+//! Waiting for what must come: until it is there, and no longer than anyone would wait.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine: who waits that long has found a mistake.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Looks until there is something, and returns it.
+pub async fn some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let since = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(since.elapsed() < PATIENCE, "after {PATIENCE:?} there is still not: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Looks until it is true.
+pub async fn until(what: &str, mut look: impl AsyncFnMut() -> bool) {
+    some(what, async || look().await.then_some(())).await;
+}
+
+/// Looks until a value is what it must become; says what it was last if it does not.
+pub async fn until_is<T: PartialEq + Debug>(what: &str, wanted: T, mut look: impl AsyncFnMut() -> T) {
+    let since = Instant::now();
+    loop {
+        let seen = look().await;
+        if seen == wanted {
+            return;
+        }
+        assert!(since.elapsed() < PATIENCE, "after {PATIENCE:?} {what} is {seen:?}, not {wanted:?}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// For what must not happen: looks for this long, and each time it must be true.
+pub async fn stays(what: &str, how_long: Duration, mut look: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while since.elapsed() < how_long {
+        assert!(look().await, "after {:?} no longer: {what}", since.elapsed());
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// The future's value, which must come within [`PATIENCE`].
+pub async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("after {PATIENCE:?} there is still not: {what}"),
+    }
+}
