@@ -79,10 +79,7 @@ impl FreshTopic {
     /// The offset after the last record of each partition.
     #[must_use]
     pub fn ends(&self) -> Vec<i64> {
-        let client = client(&self.brokers, None);
-        (0..self.partitions)
-            .map(|partition| client.fetch_watermarks(&self.name, partition, PATIENCE).expect("the broker answers").1)
-            .collect()
+        ends(&client(&self.brokers, None), self)
     }
 
     /// Deletes the records of a partition below an offset, as retention does.
@@ -227,7 +224,8 @@ impl Producer {
     }
 
     /// The client, for transactions.
-    pub fn client(&self) -> &impl rdkafka::producer::Producer<Deliveries> {
+    #[must_use]
+    pub fn client(&self) -> &BaseProducer<Deliveries> {
         &self.client
     }
 }
@@ -256,17 +254,22 @@ impl ProducerContext for Deliveries {
 }
 
 /// A consumer group, seen from outside.
-#[derive(Clone, Debug)]
 pub struct Group {
-    brokers: String,
+    client: BaseConsumer,
     name: String,
 }
 
 impl Group {
-    /// The group of this name.
+    /// The group of this name, on the broker of the tests.
     #[must_use]
-    pub fn new(brokers: &str, name: &str) -> Self {
-        Self { brokers: brokers.to_owned(), name: name.to_owned() }
+    pub fn new(name: &str) -> Self {
+        Self::at(&brokers(), name)
+    }
+
+    /// The group of this name, on another broker.
+    #[must_use]
+    pub fn at(brokers: &str, name: &str) -> Self {
+        Self { client: client(brokers, Some(name)), name: name.to_owned() }
     }
 
     /// What is committed for each partition: offset and metadata.
@@ -274,8 +277,7 @@ impl Group {
     pub fn committed(&self, topic: &FreshTopic) -> Vec<Option<(i64, String)>> {
         let mut list = TopicPartitionList::new();
         list.add_partition_range(topic.name(), 0, topic.partitions() - 1);
-        let committed = client(&self.brokers, Some(&self.name)).committed_offsets(list, PATIENCE);
-        let committed = committed.expect("the broker answers");
+        let committed = self.client.committed_offsets(list, PATIENCE).expect("the broker answers");
         let committed = committed.elements_for_topic(topic.name());
         committed
             .iter()
@@ -290,7 +292,7 @@ impl Group {
     #[must_use]
     pub fn lag(&self, topic: &FreshTopic) -> i64 {
         let committed = self.committed(topic);
-        let ends = topic.ends();
+        let ends = ends(&self.client, topic);
         ends.iter().zip(committed).map(|(end, committed)| end - committed.map_or(0, |(offset, _)| offset)).sum()
     }
 
@@ -301,17 +303,23 @@ impl Group {
         for partition in 0..topic.partitions() {
             list.add_partition_offset(topic.name(), partition, Offset::Offset(offset)).expect("an offset");
         }
-        client(&self.brokers, Some(&self.name)).commit(&list, CommitMode::Sync).expect("the group is empty");
+        self.client.commit(&list, CommitMode::Sync).expect("the group is empty");
     }
 
     /// The client ids of its members, sorted.
     #[must_use]
     pub fn members(&self) -> Vec<String> {
-        let groups = client(&self.brokers, None).client().fetch_group_list(Some(&self.name), PATIENCE);
+        let groups = self.client.client().fetch_group_list(Some(&self.name), PATIENCE);
         let groups = groups.expect("the broker answers");
         let members = groups.groups().iter().flat_map(|group| group.members());
         let mut members: Vec<String> = members.map(|member| member.client_id().to_owned()).collect();
         members.sort_unstable();
         members
     }
+}
+
+fn ends(client: &BaseConsumer, topic: &FreshTopic) -> Vec<i64> {
+    (0..topic.partitions())
+        .map(|partition| client.fetch_watermarks(topic.name(), partition, PATIENCE).expect("the broker answers").1)
+        .collect()
 }

@@ -97,7 +97,8 @@ impl Dialect for Sqlite {
     }
 
     fn hex(column: &str) -> String {
-        format!("lower(hex({column}))")
+        // The hex of null is an empty text.
+        format!("iif({column} IS NULL, NULL, lower(hex({column})))")
     }
 
     fn millis(column: &str) -> String {

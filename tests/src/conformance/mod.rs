@@ -1,1 +1,134 @@
-//! The suite that every database passes: one file per transition.
+//! The suite that every database passes: one file per transition, and `tx` for what handlers work
+//! through. What a database cannot do is declared in its [`Dialect`](crate::dialect::Dialect).
+
+pub mod admit;
+pub mod bury;
+pub mod commit;
+pub mod flush;
+pub mod migrate;
+pub mod probe;
+pub mod register;
+pub mod take_over;
+pub mod tx;
+
+/// Makes a test of each function of the suite that is named, for one database.
+#[macro_export]
+macro_rules! conformance {
+    ($dialect:ty: $($file:ident { $($test:ident)* })*) => {
+        $(
+            mod $file {
+                $(
+                    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                    async fn $test() {
+                        $crate::conformance::$file::$test::<$dialect>().await;
+                    }
+                )*
+            }
+        )*
+    };
+}
+
+/// Every transition of the store.
+#[macro_export]
+macro_rules! store_conformance {
+    ($dialect:ty) => {
+        $crate::conformance! {
+            $dialect:
+            register {
+                a_subscription_keeps_its_number
+                another_group_is_refused
+                another_rule_is_refused
+                one_that_is_refused_leaves_nothing_of_the_others
+                twice_at_once_is_once
+            }
+            take_over {
+                a_new_partition_begins_at_the_first_watermark
+                a_later_owner_finds_the_watermarks
+                a_later_subscription_begins_where_it_is_told
+                the_old_epoch_can_write_nothing
+                it_waits_for_an_open_transaction_of_the_old_owner
+                it_gives_up_after_the_lock_limit_and_can_be_tried_again
+                of_two_at_once_one_epoch_wins
+            }
+            admit {
+                a_fresh_message_gets_a_receipt
+                an_id_that_is_done_is_a_duplicate
+                a_redelivery_of_the_same_offset_is_a_duplicate
+                a_dead_or_open_row_answers_with_its_state
+                another_subscription_has_messages_of_its_own
+                another_payload_under_the_same_id_is_told
+                of_many_only_those_in_conflict_are_named
+                a_batch_over_two_partitions_needs_both
+                of_two_at_once_the_second_waits_and_is_a_duplicate
+                after_a_rollback_of_the_first_the_second_is_fresh
+                a_patient_one_is_told_that_it_waits
+                overlapping_batches_do_not_deadlock
+                a_receipt_uses_no_column_of_a_letter
+                a_batch_of_nothing_fresh_still_checks_the_epoch
+            }
+            commit {
+                effect_and_receipt_come_together
+                a_rollback_leaves_neither
+                a_transaction_ended_by_an_error_cannot_be_committed
+                a_transaction_rolled_back_cannot_be_committed
+                a_handler_past_its_time_limit_leaves_nothing
+                a_handler_that_panics_leaves_nothing
+                a_dropped_admission_leaves_nothing_open
+                a_dropped_transaction_leaves_nothing_open
+            }
+            bury {
+                a_letter_keeps_every_byte
+                a_letter_without_bytes_names_its_place
+                texts_of_any_content_are_stored
+                an_id_that_is_there_is_counted
+                a_letter_is_a_conflict_for_admission
+                another_epoch_buries_nothing
+            }
+            flush {
+                the_number_is_compared_and_raised
+                a_watermark_never_goes_down
+                another_epoch_writes_nothing
+                one_lost_partition_does_not_hold_up_the_others
+                a_time_without_sense_is_kept_within_sense
+                no_time_keeps_the_old_one
+                a_subscription_that_is_not_named_stays
+            }
+            probe {
+                a_healthy_database_answers
+                a_database_without_the_schema_is_not_healthy
+                a_transaction_that_is_open_is_no_outage
+            }
+            migrate {
+                up_down_up
+                several_at_once
+                a_missing_schema_names_the_call
+                a_newer_schema_is_refused
+                going_down_leaves_only_the_version_table
+            }
+        }
+    };
+}
+
+/// What handlers work through.
+#[macro_export]
+macro_rules! tx_conformance {
+    ($dialect:ty) => {
+        $crate::conformance! {
+            $dialect:
+            tx {
+                statements_that_end_a_transaction_are_refused
+                batch_execute_is_refused
+                what_follows_in_the_same_text_does_not_run
+                a_swallowed_error_fails_the_attempt
+                after_an_error_nothing_more_is_sent
+                a_savepoint_survives_an_error
+                a_savepoint_that_is_released_keeps_its_work
+                savepoints_nest
+                a_savepoint_after_an_error_is_refused
+                a_release_after_an_error_is_refused
+                a_permanent_failure_is_the_handlers_word
+                messages_run_in_sequence_and_the_failing_one_is_named
+            }
+        }
+    };
+}

@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::dead_letter::DeadLetter;
 use crate::identity::{BusinessKey, PartitionId};
+use crate::store::bury::{by_id, fences_of};
 use crate::store::{Buried, Fence, StoreError, TransactionLimits};
 
 use super::PgConn;
@@ -46,18 +47,12 @@ pub(super) async fn bury(
     letters: &[DeadLetter],
 ) -> Result<Buried, StoreError> {
     conn.begin(limits).await?;
-    let mut fences: Vec<Fence> = letters.iter().map(|letter| letter.fence).collect();
-    fences.sort_unstable_by_key(|fence| fence.partition);
-    fences.dedup();
-    let lost = fence(conn.mark(), &conn.conn, &fences).await?;
+    let lost = fence(conn.mark(), &conn.conn, &fences_of(letters)).await?;
     if !lost.is_empty() {
         rollback(conn).await?;
         return Ok(Buried::Fenced(lost));
     }
-    // Sorted as admission sorts: or the two could wait for each other.
-    let mut sorted: Vec<_> = letters.iter().map(|letter| (letter.id.stored(), letter)).collect();
-    sorted.sort_by_key(|(id, letter)| (*id, letter.record.offset()));
-    let rows: Vec<_> = sorted
+    let rows: Vec<_> = by_id(letters)
         .iter()
         .map(|(id, letter)| {
             let record = &letter.record;

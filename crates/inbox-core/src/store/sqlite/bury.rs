@@ -4,8 +4,9 @@ use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel::{RunQueryDsl, SqliteConnection, sql_query};
 
 use crate::dead_letter::DeadLetter;
-use crate::identity::BusinessKey;
-use crate::store::{Buried, Fence, Prepared, StoreError, TransactionLimits};
+use crate::identity::{BusinessKey, StoredId};
+use crate::store::bury::{by_id, fences_of};
+use crate::store::{Buried, Prepared, StoreError, TransactionLimits};
 
 use super::SqliteConn;
 use super::fence::lost;
@@ -17,16 +18,13 @@ pub(super) async fn bury(
 ) -> Result<Buried, StoreError> {
     let letters = letters.to_vec();
     conn.transaction(limits, move |sqlite| {
-        let fences: Vec<Fence> = letters.iter().map(|letter| letter.fence).collect();
-        let mut lost = lost(sqlite, &fences)?;
+        let lost = lost(sqlite, &fences_of(&letters))?;
         if !lost.is_empty() {
-            lost.sort_unstable();
-            lost.dedup();
             return Ok(Buried::Fenced(lost));
         }
         let mut duplicates = 0;
-        for letter in &letters {
-            duplicates += usize::from(!bury_one(sqlite, letter)?);
+        for (id, letter) in by_id(&letters) {
+            duplicates += usize::from(!bury_one(sqlite, id, letter)?);
         }
         Ok(Buried::Done { duplicates })
     })
@@ -34,7 +32,7 @@ pub(super) async fn bury(
 }
 
 /// `false`: a row was there already.
-fn bury_one(sqlite: &mut SqliteConnection, letter: &DeadLetter) -> Result<bool, StoreError> {
+fn bury_one(sqlite: &mut SqliteConnection, id: StoredId, letter: &DeadLetter) -> Result<bool, StoreError> {
     let record = &letter.record;
     let bytes = letter.with_bytes;
     let inserted = Prepared(
@@ -45,7 +43,7 @@ fn bury_one(sqlite: &mut SqliteConnection, letter: &DeadLetter) -> Result<bool, 
              VALUES (?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
              ON CONFLICT (subscription_id, message_id) DO NOTHING",
         )
-        .bind::<Binary, _>(letter.id.stored().as_uuid().into_bytes())
+        .bind::<Binary, _>(id.as_uuid().into_bytes())
         .bind::<BigInt, _>(record.offset().0)
         .bind::<Integer, _>(letter.subscription.0)
         .bind::<Integer, _>(letter.fence.partition.0)
