@@ -1,4 +1,5 @@
-//! Support for the tests against real databases, and the suite that every database passes.
+//! Support for the tests against real databases and a real Kafka, and the suite that every database
+//! passes.
 //!
 //! | module | what lives there |
 //! |---|---|
@@ -7,6 +8,12 @@
 //! | `scene` | a migrated database with a subscription and a partition of ours |
 //! | `script` | a handler that does what a message tells it |
 //! | `conformance` | one file per transition, generic over the database |
+//! | `kafka` | a topic of its own for each test; records, offsets and members |
+//! | `job` | messages that say what their handler does, and that handler |
+//! | `service` | what a service is made of, and one inside the test |
+//! | `worker` | the same as a process, to be killed and stopped |
+//! | `oracle` | the ledger of effects: none lost, none doubled, in order |
+//! | `wait` | waiting for what must come, and no longer |
 //!
 //! A test never ends early because something is missing: it panics and says what to start.
 
@@ -15,7 +22,13 @@
 
 pub mod conformance;
 pub mod dialect;
+pub mod job;
+pub mod kafka;
+pub mod oracle;
 pub mod postgres;
 pub mod scene;
 pub mod script;
+pub mod service;
 pub mod sqlite;
+pub mod wait;
+pub mod worker;
