@@ -12,11 +12,11 @@ use uuid::Uuid;
 ///
 /// The database stores 128 bits of it, see [`MessageId::stored`].
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MessageId(Arc<str>);
+pub struct MessageId(Box<str>);
 
 impl MessageId {
     /// An id as its sender wrote it. Any text is accepted, of any length, also with NUL bytes.
-    pub fn new(id: impl Into<Arc<str>>) -> Self {
+    pub fn new(id: impl Into<Box<str>>) -> Self {
         Self(id.into())
     }
 

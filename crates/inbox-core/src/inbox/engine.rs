@@ -140,9 +140,7 @@ impl<Db: Database> Engine<Db> {
             let runner = &self.lanes.subscriptions()[index].runner;
             let unit = match runner.read(&record, &context) {
                 Unread::Ignored => continue,
-                Unread::Message { message, id, key } => {
-                    Unit::to_handle(index, owner, &record, fingerprint, (id, key), message)
-                }
+                Unread::Message(message) => Unit::to_handle(index, owner, &record, fingerprint, message),
                 Unread::Rejected(rejection) => Unit::to_bury(index, owner, &record, fingerprint, rejection),
             };
             made.push(index);

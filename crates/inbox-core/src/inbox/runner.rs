@@ -16,12 +16,48 @@ use crate::store::{Database, Registration};
 use crate::subscription::{Definition, DefinitionError, Read, ReadContext, Rejection, Subscription};
 
 /// A `Message<P>` of a payload type that only its runner knows.
-pub(crate) struct AnyMessage(Box<dyn Any + Send + Sync>);
+pub(crate) struct AnyMessage(Box<dyn Named>);
+
+/// What can be said of a message without knowing its payload's type.
+trait Named: Any + Send + Sync {
+    fn id(&self) -> &MessageId;
+    fn key(&self) -> Option<&BusinessKey>;
+    fn as_any(&self) -> &dyn Any;
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<P: Send + Sync + 'static> Named for Message<P> {
+    fn id(&self) -> &MessageId {
+        self.id()
+    }
+
+    fn key(&self) -> Option<&BusinessKey> {
+        self.key()
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+impl AnyMessage {
+    pub(crate) fn id(&self) -> &MessageId {
+        self.0.id()
+    }
+
+    pub(crate) fn key(&self) -> Option<&BusinessKey> {
+        self.0.key()
+    }
+}
 
 /// What a record is to a subscription, with the payload's type erased.
 pub(crate) enum Unread {
     Ignored,
-    Message { message: AnyMessage, id: MessageId, key: Option<BusinessKey> },
+    Message(AnyMessage),
     Rejected(Rejection),
 }
 
@@ -64,15 +100,12 @@ impl<H: Subscription, Way> Handling<H, Way> {
         match self.definition.read(record, context) {
             Read::Ignored => Unread::Ignored,
             Read::Rejected(rejection) => Unread::Rejected(rejection),
-            Read::Message(message) => {
-                let (id, key) = (message.id().clone(), message.key().cloned());
-                Unread::Message { message: AnyMessage(Box::new(message)), id, key }
-            }
+            Read::Message(message) => Unread::Message(AnyMessage(Box::new(message))),
         }
     }
 
     fn typed<'a>(messages: &[&'a AnyMessage]) -> Vec<&'a Message<H::Payload>> {
-        messages.iter().map(|message| message.0.downcast_ref().expect("a runner gets only the messages it has read")).collect()
+        messages.iter().map(|message| message.0.as_any().downcast_ref().expect("a runner gets only the messages it has read")).collect()
     }
 }
 
@@ -112,7 +145,7 @@ macro_rules! runner {
             }
 
             fn set_attempt(&self, message: &mut AnyMessage, attempt: u32) {
-                if let Some(message) = message.0.downcast_mut::<Message<H::Payload>>() {
+                if let Some(message) = message.0.as_any_mut().downcast_mut::<Message<H::Payload>>() {
                     message.set_attempt(attempt);
                 }
             }

@@ -1,11 +1,9 @@
 //! One transaction for a batch: admission, handlers, proof, commit (P1).
 
-use std::collections::{BTreeMap, HashMap};
-
-use crate::identity::PartitionId;
+use crate::identity::{BusinessKey, PartitionId, SubscriptionId};
 use crate::inbox::{AnyMessage, End};
 use crate::process::{Attempt, AttemptEnd, Chain};
-use crate::store::{Admission, Admitted, Database, StoreError};
+use crate::store::{Admission, Admitted, Database, Fence, StoreError};
 
 use super::lane::Lane;
 use super::unit::{Unit, Work};
@@ -38,14 +36,12 @@ impl<Db: Database> Lane<Db> {
         let subscriptions = std::sync::Arc::clone(&self.subscriptions);
         let subscribed = &subscriptions[first.subscription];
         let limits = self.settings.limits(subscribed.pace.time_limit);
-        let admission = admission_of(units, subscribed.id);
+        let (admission, places) = admission_of(units, subscribed.id);
 
         let conn = match self.connected().await {
             Ok(conn) => conn,
             Err(error) => return BatchEnd::NoConnection(error),
         };
-        // `units` index of each admitted message.
-        let places = places(units, &admission);
         let conflicts = match Db::admit(conn, &limits, &admission).await {
             Ok(Admitted::Open(conflicts)) => conflicts,
             Ok(Admitted::Fenced(partitions)) => return BatchEnd::Fenced(partitions),
@@ -67,7 +63,7 @@ impl<Db: Database> Lane<Db> {
             ends[places[conflict.index]] = End::Duplicate;
             if conflict.other_payload {
                 tracing::warn!(
-                    subscription = %subscribed.runner.name(), message_id = %unit.id, place = %unit.record.place,
+                    subscription = %subscribed.runner.name(), message_id = %unit.id(), place = %unit.record.place,
                     "this message id came before with another payload: the sender reuses ids; the message is a duplicate"
                 );
             }
@@ -105,7 +101,7 @@ impl<Db: Database> Lane<Db> {
 fn message(unit: &Unit) -> Option<&AnyMessage> {
     match &unit.work {
         Work::Handle(message) => Some(message),
-        Work::Bury { .. } => None,
+        Work::Bury(_) => None,
     }
 }
 
@@ -121,40 +117,36 @@ fn place_of(end: AttemptEnd, fresh: &[usize]) -> AttemptEnd {
     }
 }
 
-/// Distinct ids, sorted. Of equal ids the first unit is admitted: it has the lowest offset.
-fn admission_of(units: &[Unit], subscription: crate::identity::SubscriptionId) -> Admission {
-    let mut distinct = BTreeMap::new();
-    let mut fences = BTreeMap::new();
+/// Distinct ids, sorted, and the unit of each. Of equal ids the first unit is admitted: it has the
+/// lowest offset.
+fn admission_of(units: &[Unit], subscription: SubscriptionId) -> (Admission, Vec<usize>) {
+    let mut places: Vec<usize> = (0..units.len()).collect();
+    places.sort_unstable_by_key(|&at| (units[at].stored_id, at));
+    places.dedup_by_key(|at| units[*at].stored_id);
+    let mut fences: Vec<Fence> = Vec::new();
     for unit in units {
-        distinct.entry(unit.stored_id).or_insert_with(|| unit.admit());
         let fence = unit.owner.fence();
-        fences.entry(fence.partition).or_insert(fence);
+        if !fences.contains(&fence) {
+            fences.push(fence);
+        }
     }
-    Admission {
+    fences.sort_unstable_by_key(|fence| fence.partition);
+    let admission = Admission {
         subscription,
-        fences: fences.into_values().collect(),
-        messages: distinct.into_values().collect(),
+        fences,
+        messages: places.iter().map(|&at| units[at].admit()).collect(),
         patient: units.len() == 1 && units[0].strikes > 0,
-    }
-}
-
-/// The unit of each admitted message.
-fn places(units: &[Unit], admission: &Admission) -> Vec<usize> {
-    let mut first = HashMap::with_capacity(units.len());
-    for (at, unit) in units.iter().enumerate() {
-        first.entry(unit.stored_id).or_insert(at);
-    }
-    admission.messages.iter().map(|message| first[&message.id]).collect()
+    };
+    (admission, places)
 }
 
 /// One chain per order, in the order of business keys: lanes that touch the same rows then tend to
 /// lock them in the same order.
 fn chains_of(units: &[Unit], fresh: &[usize]) -> Vec<Chain> {
-    let mut chains: HashMap<u64, Chain> = HashMap::with_capacity(fresh.len());
-    for (index, &at) in fresh.iter().enumerate() {
-        chains.entry(units[at].order).or_default().push(index);
-    }
-    let mut chains: Vec<Chain> = chains.into_values().collect();
-    chains.sort_by_key(|chain| units[fresh[chain[0]]].key.as_ref().map(|key| key.as_bytes()));
-    chains
+    let key = |index: usize| units[fresh[index]].key().map(BusinessKey::as_bytes);
+    let order = |index: usize| units[fresh[index]].order;
+    let mut indices: Vec<usize> = (0..fresh.len()).collect();
+    // `fresh` ascends, so within a chain the messages keep their order.
+    indices.sort_unstable_by_key(|&index| (key(index), order(index), index));
+    indices.chunk_by(|&a, &b| order(a) == order(b)).map(<[usize]>::to_vec).collect()
 }

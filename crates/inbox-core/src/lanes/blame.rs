@@ -15,6 +15,7 @@ use crate::store::{Database, StoreError};
 
 use super::batch::BatchEnd;
 use super::lane::Lane;
+use super::queue::Waiting;
 use super::unit::{Unit, Work};
 
 /// What a part of a batch came to, beside what was reported already.
@@ -45,7 +46,7 @@ impl<Db: Database> Lane<Db> {
             if part.is_empty() {
                 continue;
             }
-            let end = if part[0].is_burial() { self.bury_part(part).await } else { self.handle_part(part).await };
+            let end = if Waiting::is_burial(&part[0]) { self.bury_part(part).await } else { self.handle_part(part).await };
             match end {
                 PartEnd::Over => {}
                 PartEnd::FailedAlone => failed_alone = true,
@@ -188,12 +189,13 @@ impl<Db: Database> Lane<Db> {
         let wait = if at_once { Duration::ZERO } else { self.backoff(unit.attempt) };
         let subscription = &self.subscriptions[unit.subscription];
         tracing::warn!(
-            subscription = %subscription.runner.name(), message_id = %unit.id, place = %unit.record.place,
+            subscription = %subscription.runner.name(), message_id = %unit.id(), place = %unit.record.place,
             failed_attempt = unit.attempt - 1, class = class.as_str(), reason, next_in = ?wait,
             "a message failed: its key waits for the next attempt"
         );
+        let attempt = unit.attempt;
         if let Work::Handle(message) = &mut unit.work {
-            subscription.runner.set_attempt(message, unit.attempt);
+            subscription.runner.set_attempt(message, attempt);
         }
         self.queue.block(unit, wait);
         PartEnd::FailedAlone
@@ -202,7 +204,7 @@ impl<Db: Database> Lane<Db> {
     /// Not the message's fault: no attempt is counted.
     fn retry_uncounted(&mut self, unit: Unit, wait: Duration, reason: &str) -> PartEnd {
         tracing::info!(
-            subscription = %self.subscriptions[unit.subscription].runner.name(), message_id = %unit.id,
+            subscription = %self.subscriptions[unit.subscription].runner.name(), message_id = %unit.id(),
             place = %unit.record.place, reason, next_in = ?wait, "a message is run again, uncounted"
         );
         self.queue.block(unit, wait);
@@ -226,9 +228,9 @@ impl<Db: Database> Lane<Db> {
         }
         match &mut unit.work {
             // Not even its bytes can be kept: the letter names the place in Kafka.
-            Work::Bury { class, with_bytes, .. } => {
-                *class = DeadClass::Unstorable;
-                *with_bytes = false;
+            Work::Bury(burial) => {
+                burial.class = DeadClass::Unstorable;
+                burial.with_bytes = false;
                 unit.strikes = 0;
             }
             Work::Handle(_) => unit.turn_to_burial(class, error.to_string()),

@@ -32,7 +32,7 @@ impl<Db: Database> Lane<Db> {
                 }
                 self.report(part.into_iter().map(|unit| {
                     let class = match &unit.work {
-                        Work::Bury { class, .. } => *class,
+                        Work::Bury(burial) => burial.class,
                         Work::Handle(_) => DeadClass::Permanent,
                     };
                     (unit, End::Dead(class))

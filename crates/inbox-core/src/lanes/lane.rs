@@ -12,11 +12,11 @@ use crate::store::{Database, StoreError};
 
 use super::Subscribed;
 use super::queue::{BatchLimits, Queue, Waiting};
-use super::unit::Unit;
+use super::unit::{Unit, Work};
 
 /// What a lane is told.
 pub(super) enum Input {
-    Unit(Box<Unit>),
+    Unit(Unit),
     /// Some owner was stopped.
     Sweep,
     /// Nothing will follow.
@@ -58,7 +58,7 @@ impl Waiting for Unit {
     }
 
     fn is_burial(&self) -> bool {
-        self.is_burial()
+        matches!(self.work, Work::Bury(_))
     }
 }
 
@@ -76,6 +76,8 @@ impl<Db: Database> Lane<Db> {
 
     /// Runs until its sender is gone.
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Input>) {
+        // Before the first message needs it. If this fails, the first batch tries again and says so.
+        self.conn = Db::connect(&self.store).await.ok();
         loop {
             while let Ok(input) = inbox.try_recv() {
                 self.accept(input);
@@ -108,7 +110,7 @@ impl<Db: Database> Lane<Db> {
             Input::Unit(mut unit) => {
                 unit.arrival = self.arrivals;
                 self.arrivals += 1;
-                self.queue.push(*unit);
+                self.queue.push(unit);
             }
             Input::End => self.ended = true,
             Input::Sweep => {

@@ -91,7 +91,7 @@ impl<Db: Database> Lanes<Db> {
         let lanes = self.inputs.len() as u64;
         let lane = usize::try_from(unit.order % lanes).unwrap_or_default();
         // A lane that is gone has said so by an event.
-        let _ = self.inputs[lane].send(Input::Unit(Box::new(unit)));
+        let _ = self.inputs[lane].send(Input::Unit(unit));
     }
 
     /// Drops every waiting unit whose owner was stopped.

@@ -27,7 +27,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// How large a batch is before anything is known about the handler.
-    const FIRST_SIZE: usize = 16;
+    const FIRST_SIZE: usize = 64;
     /// How long only one batch runs at a time after failures that did not recur alone.
     const ALONE_FOR: Duration = Duration::from_secs(2);
 
@@ -49,20 +49,20 @@ impl Pace {
         self.size.load(Ordering::Relaxed)
     }
 
-    /// A batch of this many messages took this long: doubles while there is time left, and shrinks
-    /// to what fits.
+    /// A batch of this many messages took this long: one that was full and in time lets the next ones
+    /// be twice as large, one that took too long cuts them to what would have fitted.
     pub(super) fn took(&self, messages: usize, time: Duration) {
-        let fits = if time.is_zero() {
-            self.max_batch
-        } else {
-            let ratio = self.batch_time.as_secs_f64() / time.as_secs_f64();
-            #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            let fits = (messages as f64 * ratio) as usize;
-            fits
-        };
         let size = self.size();
-        // Only a full batch says that a larger one would be of use.
-        let wanted = if messages >= size { size.saturating_mul(2).min(fits) } else { size.min(fits.max(size / 2)) };
+        let wanted = if time > self.batch_time {
+            let share = self.batch_time.as_secs_f64() / time.as_secs_f64();
+            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+            let fits = (messages as f64 * share) as usize;
+            size.min(fits)
+        } else if messages >= size {
+            size.saturating_mul(2)
+        } else {
+            return;
+        };
         self.size.store(wanted.clamp(1, self.max_batch), Ordering::Relaxed);
     }
 

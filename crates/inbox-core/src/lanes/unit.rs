@@ -1,6 +1,7 @@
 //! One message for one subscription under one epoch.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::dead_letter::{DeadClass, DeadLetter};
@@ -10,8 +11,10 @@ use crate::record::Record;
 use crate::store::Admit;
 use crate::subscription::Rejection;
 
-/// What a lane works on.
-pub(crate) struct Unit {
+/// What a lane works on. Boxed once, since it moves from queue to queue.
+pub(crate) struct Unit(Box<Parts>);
+
+pub(crate) struct Parts {
     pub(super) subscription: usize,
     pub(super) owner: Arc<Owner>,
     pub(super) record: Arc<Record>,
@@ -20,9 +23,7 @@ pub(crate) struct Unit {
     pub(super) order: u64,
     /// Its number among the units of its lane.
     pub(super) arrival: u64,
-    pub(super) id: MessageId,
     pub(super) stored_id: StoredId,
-    pub(super) key: Option<BusinessKey>,
     pub(super) fingerprint: i32,
     pub(super) work: Work,
     /// Attempts that were counted against the message, plus one.
@@ -35,7 +36,31 @@ pub(crate) struct Unit {
 /// What is to be done with a unit.
 pub(super) enum Work {
     Handle(AnyMessage),
-    Bury { class: DeadClass, reason: String, with_bytes: bool },
+    Bury(Burial),
+}
+
+/// Why a unit is to be buried, and what is kept of it.
+pub(super) struct Burial {
+    pub(super) class: DeadClass,
+    pub(super) reason: String,
+    pub(super) id: MessageId,
+    pub(super) key: Option<BusinessKey>,
+    /// False when not even its bytes could be stored.
+    pub(super) with_bytes: bool,
+}
+
+impl Deref for Unit {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}
+
+impl DerefMut for Unit {
+    fn deref_mut(&mut self) -> &mut Parts {
+        &mut self.0
+    }
 }
 
 impl Unit {
@@ -47,10 +72,9 @@ impl Unit {
         owner: &Arc<Owner>,
         record: &Arc<Record>,
         fingerprint: i32,
-        (id, key): (MessageId, Option<BusinessKey>),
         message: AnyMessage,
     ) -> Self {
-        Self::new(subscription, owner, record, fingerprint, (id, key), Work::Handle(message))
+        Self::new(subscription, owner, record, fingerprint, Work::Handle(message))
     }
 
     pub(crate) fn to_bury(
@@ -61,8 +85,8 @@ impl Unit {
         rejection: Rejection,
     ) -> Self {
         let Rejection { class, reason, id, key } = rejection;
-        let work = Work::Bury { class, reason, with_bytes: true };
-        Self::new(subscription, owner, record, fingerprint, (id, key), work)
+        let work = Work::Bury(Burial { class, reason, id, key, with_bytes: true });
+        Self::new(subscription, owner, record, fingerprint, work)
     }
 
     fn new(
@@ -70,23 +94,28 @@ impl Unit {
         owner: &Arc<Owner>,
         record: &Arc<Record>,
         fingerprint: i32,
-        (id, key): (MessageId, Option<BusinessKey>),
         work: Work,
     ) -> Self {
-        Self {
+        Self(Box::new(Parts {
             subscription,
-            order: order_of(subscription, owner, key.as_ref(), record.offset()),
+            order: order_of(subscription, owner, work.key(), record.offset()),
             owner: Arc::clone(owner),
             record: Arc::clone(record),
             arrival: 0,
-            stored_id: id.stored(),
-            id,
-            key,
+            stored_id: work.id().stored(),
             fingerprint,
             work,
             attempt: 1,
             strikes: 0,
-        }
+        }))
+    }
+
+    pub(super) fn id(&self) -> &MessageId {
+        self.work.id()
+    }
+
+    pub(super) fn key(&self) -> Option<&BusinessKey> {
+        self.work.key()
     }
 
     pub(super) fn admit(&self) -> Admit {
@@ -98,34 +127,48 @@ impl Unit {
         }
     }
 
-    pub(super) fn is_burial(&self) -> bool {
-        matches!(self.work, Work::Bury { .. })
-    }
-
     /// From now on this unit is to be buried.
     pub(super) fn turn_to_burial(&mut self, class: DeadClass, reason: String) {
-        self.work = Work::Bury { class, reason, with_bytes: true };
+        let (id, key) = (self.id().clone(), self.key().cloned());
+        self.work = Work::Bury(Burial { class, reason, id, key, with_bytes: true });
         self.strikes = 0;
     }
 
     /// The letter of a unit that is to be buried.
     pub(super) fn letter(&self, subscription: SubscriptionId) -> Option<DeadLetter> {
-        let Work::Bury { class, reason, with_bytes } = &self.work else { return None };
+        let Work::Bury(burial) = &self.work else { return None };
         Some(DeadLetter {
             subscription,
             fence: self.owner.fence(),
-            id: self.id.clone(),
-            key: self.key.clone(),
-            class: *class,
-            reason: reason.clone(),
+            id: burial.id.clone(),
+            key: burial.key.clone(),
+            class: burial.class,
+            reason: burial.reason.clone(),
             attempts: self.attempt,
             record: Arc::clone(&self.record),
-            with_bytes: *with_bytes,
+            with_bytes: burial.with_bytes,
         })
     }
 
     pub(super) fn ended(self, end: End) -> Ended {
-        Ended { owner: self.owner, subscription: self.subscription, offset: self.record.offset(), end }
+        let Parts { owner, subscription, record, .. } = *self.0;
+        Ended { owner, subscription, offset: record.offset(), end }
+    }
+}
+
+impl Work {
+    fn id(&self) -> &MessageId {
+        match self {
+            Self::Handle(message) => message.id(),
+            Self::Bury(burial) => &burial.id,
+        }
+    }
+
+    fn key(&self) -> Option<&BusinessKey> {
+        match self {
+            Self::Handle(message) => message.key(),
+            Self::Bury(burial) => burial.key.as_ref(),
+        }
     }
 }
 

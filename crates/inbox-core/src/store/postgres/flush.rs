@@ -1,8 +1,9 @@
-//! Flush: watermark and number, compared and set.
+//! Flush: watermarks and numbers, compared and set.
 
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
+use uuid::Uuid;
 
 use crate::store::{Flush, Flushed, Prepared, StoreError, TransactionLimits};
 
@@ -10,57 +11,68 @@ use super::PgConn;
 use super::commit::commit;
 
 #[derive(QueryableByName)]
-struct Number {
+struct Raised {
+    #[diesel(sql_type = Integer)]
+    id: i32,
     #[diesel(sql_type = BigInt)]
     flush_number: i64,
 }
 
-/// All partitions in one transaction: a lost one does not hold up the others.
+/// One statement for all partitions, and a lost one does not hold up the others.
+///
+/// A take-over waits for the partition's row, or this statement for a take-over: it then sees the new
+/// epoch. Milliseconds that no timestamptz can hold are clamped before they are converted; null is
+/// asked for first, since the lesser and the greater of null and a number are the number.
+const FLUSH: &str = "\
+    WITH raised AS ( \
+        UPDATE inbox.partitions p SET flush_number = p.flush_number + 1 \
+        FROM unnest($1, $2, $3) AS a (id, epoch, number) \
+        WHERE p.id = a.id AND p.epoch = a.epoch AND p.flush_number = a.number \
+        RETURNING p.id, p.flush_number \
+    ), written AS ( \
+        UPDATE inbox.watermarks w \
+        SET watermark = u.watermark, \
+            time_at_watermark = CASE WHEN u.time IS NULL THEN w.time_at_watermark \
+                ELSE to_timestamp(least(greatest(u.time, 0), extract(epoch FROM now()) * 1000)::float8 / 1000) END \
+        FROM unnest($4, $5, $6, $7) AS u (partition_id, subscription_id, watermark, time) \
+        JOIN raised r ON r.id = u.partition_id \
+        WHERE w.partition_id = u.partition_id AND w.subscription_id = u.subscription_id \
+            AND w.watermark <= u.watermark \
+    ) \
+    SELECT id, flush_number FROM raised";
+
 pub(super) async fn flush(
     conn: &mut PgConn,
     limits: &TransactionLimits,
     flushes: &[Flush],
 ) -> Result<Vec<Flushed>, StoreError> {
-    conn.begin(limits).await?;
-    let mut answers = Vec::with_capacity(flushes.len());
-    for flush in flushes {
-        answers.push(flush_one(conn, flush).await?);
-    }
-    commit(conn).await?;
-    Ok(answers)
-}
+    let ids: Vec<i32> = flushes.iter().map(|flush| flush.fence.partition.0).collect();
+    let epochs: Vec<Uuid> = flushes.iter().map(|flush| flush.fence.epoch.as_uuid()).collect();
+    let numbers: Vec<i64> = flushes.iter().map(|flush| flush.number).collect();
+    let rows: Vec<_> =
+        flushes.iter().flat_map(|flush| flush.watermarks.iter().map(|w| (flush.fence.partition.0, w))).collect();
+    let partitions: Vec<i32> = rows.iter().map(|(partition, _)| *partition).collect();
+    let subscriptions: Vec<i32> = rows.iter().map(|(_, w)| w.subscription.0).collect();
+    let watermarks: Vec<i64> = rows.iter().map(|(_, w)| w.watermark.0).collect();
+    let times: Vec<Option<i64>> = rows.iter().map(|(_, w)| w.time.map(|time| time.0)).collect();
 
-async fn flush_one(conn: &PgConn, flush: &Flush) -> Result<Flushed, StoreError> {
-    let partition = flush.fence.partition;
-    // A take-over waits for this row, and this statement for a take-over: it then sees its epoch.
-    let raise = sql_query(
-        "UPDATE inbox.partitions SET flush_number = flush_number + 1 \
-         WHERE id = $1 AND epoch = $2 AND flush_number = $3 RETURNING flush_number",
-    )
-    .bind::<Integer, _>(partition.0)
-    .bind::<SqlUuid, _>(flush.fence.epoch.as_uuid())
-    .bind::<BigInt, _>(flush.number);
-    let raised: Vec<Number> = Prepared(raise).load(&mut &conn.conn).await?;
-    let Some(Number { flush_number }) = raised.as_slice().first() else {
-        return Ok(Flushed::Lost { partition });
+    conn.begin(limits).await?;
+    let query = sql_query(FLUSH)
+        .bind::<Array<Integer>, _>(ids)
+        .bind::<Array<SqlUuid>, _>(epochs)
+        .bind::<Array<BigInt>, _>(numbers)
+        .bind::<Array<Integer>, _>(partitions)
+        .bind::<Array<Integer>, _>(subscriptions)
+        .bind::<Array<BigInt>, _>(watermarks)
+        .bind::<Array<Nullable<BigInt>>, _>(times);
+    let raised: Vec<Raised> = Prepared(query).load(&mut &conn.conn).await?;
+    commit(conn).await?;
+    let answer = |flush: &Flush| {
+        let partition = flush.fence.partition;
+        match raised.iter().find(|row| row.id == partition.0) {
+            Some(row) => Flushed::Written { partition, number: row.flush_number },
+            None => Flushed::Lost { partition },
+        }
     };
-    let subscriptions: Vec<i32> = flush.watermarks.iter().map(|w| w.subscription.0).collect();
-    let watermarks: Vec<i64> = flush.watermarks.iter().map(|w| w.watermark.0).collect();
-    let times: Vec<Option<i64>> = flush.watermarks.iter().map(|w| w.time.map(|time| time.0)).collect();
-    // Milliseconds that no timestamptz can hold are clamped before they are converted.
-    let write = sql_query(
-        "UPDATE inbox.watermarks w \
-         SET watermark = u.watermark, \
-             time_at_watermark = coalesce( \
-                 to_timestamp(least(greatest(u.time, 0), extract(epoch FROM now()) * 1000)::float8 / 1000), \
-                 w.time_at_watermark) \
-         FROM unnest($2, $3, $4) AS u (subscription_id, watermark, time) \
-         WHERE w.partition_id = $1 AND w.subscription_id = u.subscription_id AND w.watermark <= u.watermark",
-    )
-    .bind::<Integer, _>(partition.0)
-    .bind::<Array<Integer>, _>(subscriptions)
-    .bind::<Array<BigInt>, _>(watermarks)
-    .bind::<Array<Nullable<BigInt>>, _>(times);
-    Prepared(write).execute(&mut &conn.conn).await?;
-    Ok(Flushed::Written { partition, number: *flush_number })
+    Ok(flushes.iter().map(answer).collect())
 }
