@@ -7,9 +7,11 @@
 //! | `postgres`, `sqlite` | a database of its own for each test, gone when the test ends |
 //! | `scene` | a migrated database with a subscription and a partition of ours |
 //! | `script` | a handler that does what a message tells it |
+//! | `plain_diesel` | a handler as users write them |
 //! | `conformance` | one file per transition, generic over the database |
 //! | `kafka` | a topic of its own for each test; records, offsets and members |
 //! | `job` | messages that say what their handler does, and that handler |
+//! | `load` | records sent on purpose, and all the time |
 //! | `service` | what a service is made of, and one inside the test |
 //! | `worker` | the same as a process, to be killed and stopped |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
@@ -24,7 +26,9 @@ pub mod conformance;
 pub mod dialect;
 pub mod job;
 pub mod kafka;
+pub mod load;
 pub mod oracle;
+mod plain_diesel;
 pub mod postgres;
 pub mod scene;
 pub mod script;

@@ -129,7 +129,7 @@ impl<D: Dialect> Scene<D> {
     }
 
     /// Runs statements outside of the inbox.
-    pub async fn execute(&self, sql: &str) {
+    pub async fn sql(&self, sql: &str) {
         D::execute(&self.database, sql).await;
     }
 

@@ -53,7 +53,7 @@ pub async fn a_dead_or_open_row_answers_with_its_state<D: Dialect>() {
     let mut conn = scene.conn().await;
     let letters = [letter(&scene, "dead", 1, None), letter(&scene, "open", 2, None)];
     D::bury(&mut conn, &LIMITS, &letters).await.expect("they are buried");
-    scene.execute(&format!("UPDATE {} SET state = 0 WHERE record_offset = 2", D::table("messages"))).await;
+    scene.sql(&format!("UPDATE {} SET state = 0 WHERE record_offset = 2", D::table("messages"))).await;
     for (id, state) in [("dead", RowState::Dead), ("open", RowState::Open)] {
         let message = Admit { fingerprint: letters[0].record.fingerprint(), ..scene.admit(id, 5) };
         let one = scene.admission([message]);

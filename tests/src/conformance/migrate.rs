@@ -55,7 +55,7 @@ pub async fn a_missing_schema_names_the_call<D: Dialect>() {
 /// A rolled-back deploy must not work on a schema that it does not know.
 pub async fn a_newer_schema_is_refused<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    scene.execute(&format!("INSERT INTO {} (number, name) VALUES (99, 'later')", D::table("migrations"))).await;
+    scene.sql(&format!("INSERT INTO {} (number, name) VALUES (99, 'later')", D::table("migrations"))).await;
     for refused in [D::check_schema(&scene.store).await, D::migrate(&scene.store).await.map(|_| ())] {
         let error = refused.expect_err("it is newer");
         assert!(matches!(error, StoreError::Schema(_)), "{error:?}");
@@ -69,7 +69,7 @@ pub async fn a_newer_schema_is_refused<D: Dialect>() {
 /// The service's own tables are not touched.
 pub async fn going_down_leaves_only_the_version_table<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    scene.execute("INSERT INTO effects (id) VALUES (1)").await;
+    scene.sql("INSERT INTO effects (id) VALUES (1)").await;
     D::migrate_down(&scene.store, 0).await.expect("down");
     assert_eq!(scene.count("effects").await, 1);
     assert_eq!(scene.count(&D::table("migrations")).await, 0);
