@@ -27,7 +27,9 @@ pub trait Dialect: Database {
     fn migrate_down(store: &Self::Store, to: i32) -> impl Future<Output = Result<i32, StoreError>> + Send;
 
     /// The store's own method.
-    fn migration_status(store: &Self::Store) -> impl Future<Output = Result<MigrationStatus, StoreError>> + Send;
+    fn migration_status(
+        store: &Self::Store,
+    ) -> impl Future<Output = Result<MigrationStatus, StoreError>> + Send;
 
     /// Runs statements on a connection that is not of the inbox.
     fn execute(fresh: &Self::Fresh, sql: &str) -> impl Future<Output = ()> + Send;

@@ -44,15 +44,23 @@ macro_rules! plain_diesel {
                     let found: (i64, Option<String>) =
                         accounts::table.find(id).select((accounts::cents, accounts::owner)).first(tx).await?;
                     assert_eq!(found, (42, Some("Ada".to_owned())));
-                    let none: Option<i32> =
-                        accounts::table.filter(accounts::id.eq(-1)).select(accounts::id).first(tx).await.optional()?;
+                    let none: Option<i32> = accounts::table
+                        .filter(accounts::id.eq(-1))
+                        .select(accounts::id)
+                        .first(tx)
+                        .await
+                        .optional()?;
                     assert_eq!(none, None);
-                    let all: Vec<i32> =
-                        accounts::table.filter(accounts::id.eq_any([id, -2])).select(accounts::id).load(tx).await?;
+                    let all: Vec<i32> = accounts::table
+                        .filter(accounts::id.eq_any([id, -2]))
+                        .select(accounts::id)
+                        .load(tx)
+                        .await?;
                     assert_eq!(all, [id]);
                     let count: i64 = accounts::table.count().get_result(tx).await?;
                     assert!(count >= 1);
-                    let deleted = diesel::delete(accounts::table.filter(accounts::id.eq(-3))).execute(tx).await?;
+                    let deleted =
+                        diesel::delete(accounts::table.filter(accounts::id.eq(-3))).execute(tx).await?;
                     assert_eq!(deleted, 0);
                     assert_eq!(tx.statements(), 7);
                     Ok(())
@@ -64,7 +72,9 @@ macro_rules! plain_diesel {
                 use inbox_core::Database as _;
 
                 let scene = $crate::scene::Scene::<$db>::new().await;
-                scene.sql("CREATE TABLE accounts (id integer PRIMARY KEY, cents bigint NOT NULL, owner text)").await;
+                scene
+                    .sql("CREATE TABLE accounts (id integer PRIMARY KEY, cents bigint NOT NULL, owner text)")
+                    .await;
                 let mut conn = scene.conn().await;
                 scene.open(&mut conn, "a").await;
                 let messages = [1, 2, 3].map($crate::script::message_of);

@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use inbox_core::process::{Attempt, AttemptEnd};
-use inbox_core::store::{Admission, Admit, Admitted, Fence, Registration, StoreError, TakeOver, TransactionLimits};
-use inbox_core::{Epoch, MessageId, Offset, Partition, PartitionId, StoredId, SubscriptionId, SubscriptionName, Topic};
+use inbox_core::store::{
+    Admission, Admit, Admitted, Fence, Registration, StoreError, TakeOver, TransactionLimits,
+};
+use inbox_core::{
+    Epoch, MessageId, Offset, Partition, PartitionId, StoredId, SubscriptionId, SubscriptionName, Topic,
+};
 
 use crate::dialect::Dialect;
 use crate::script::{Script, Step, message};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inbox_core::{
-    Definition, Failure, Handler, Headers, IdRule, Json, KeyRule, Message, MessageId, Offset, Outcome, Partition,
-    Place, Record, Subscription, Topic, Tx,
+    Definition, Failure, Handler, Headers, IdRule, Json, KeyRule, Message, MessageId, Offset, Outcome,
+    Partition, Place, Record, Subscription, Topic, Tx,
 };
 
 use crate::dialect::Dialect;

@@ -30,7 +30,8 @@ async fn pipelined(
 ) -> AttemptEnd {
     let messages: Vec<_> = messages.iter().cloned().map(message_of).collect();
     let messages: Vec<_> = messages.iter().collect();
-    Postgres::handle_each(conn, &Script, &messages, &Attempt { time_limit: LIMIT, chains: Some(chains) }).await
+    Postgres::handle_each(conn, &Script, &messages, &Attempt { time_limit: LIMIT, chains: Some(chains) })
+        .await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +99,9 @@ async fn of_pipelined_errors_the_first_is_reported() {
     messages[4] = vec![insert(3)];
     let chains: Vec<Chain> = (0..20).map(|n| vec![n]).collect();
     let end = pipelined(&mut conn, &messages, &chains).await;
-    let AttemptEnd::Failed { index: Some(4), failure, suspect_database: false } = end else { panic!("{end:?}") };
+    let AttemptEnd::Failed { index: Some(4), failure, suspect_database: false } = end else {
+        panic!("{end:?}")
+    };
     assert!(failure.reason().contains("effects_pkey"), "{failure}");
     Postgres::rollback(&mut conn).await.expect("it is open");
 }
@@ -150,8 +153,8 @@ async fn a_statement_dropped_before_its_error_cannot_be_committed() {
     let scene = Scene::<Postgres>::new().await;
     let mut conn = scene.conn().await;
     scene.open(&mut conn, "a").await;
-    let failing = "SELECT 1 / (SELECT count(*) - 1 FROM pg_sleep(0.2))";
-    let end = scene.handle(&mut conn, [insert(1), Step::SendAndDrop(failing.into(), 50)]).await;
+    let failing = "SELECT 1 / (SELECT count(*) - 1 FROM pg_sleep(1.5))";
+    let end = scene.handle(&mut conn, [insert(1), Step::SendAndDrop(failing.into(), 500)]).await;
     assert!(matches!(end, AttemptEnd::Done), "{end:?}");
     Postgres::commit(&mut conn).await.expect_err("the transaction is aborted");
     Postgres::discard(conn).await;

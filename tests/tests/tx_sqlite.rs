@@ -23,7 +23,13 @@ async fn rows(scene: &Scene<Sqlite>) -> (u64, u64) {
 async fn what_would_change_the_connection_is_refused() {
     let scene = Scene::<Sqlite>::new().await;
     let mut conn = scene.conn().await;
-    for statement in ["PRAGMA foreign_keys = OFF", "ATTACH ':memory:' AS other", "DETACH other", "VACUUM", "/* /* */ COMMIT"] {
+    for statement in [
+        "PRAGMA foreign_keys = OFF",
+        "ATTACH ':memory:' AS other",
+        "DETACH other",
+        "VACUUM",
+        "/* /* */ COMMIT",
+    ] {
         scene.open(&mut conn, "a").await;
         let end = scene.handle(&mut conn, [Step::SendAndForget(statement.into())]).await;
         let AttemptEnd::Failed { failure, .. } = end else { panic!("{statement}: {end:?}") };
@@ -40,7 +46,9 @@ async fn a_statement_dropped_before_its_answer_fails_the_attempt() {
                 INSERT INTO effects (id) SELECT max(i) FROM n";
     let mut conn = scene.conn().await;
     scene.open(&mut conn, "a").await;
-    let end = scene.handle(&mut conn, [Step::SendAndDrop(busy.into(), 5), Step::SendAndForget("SELECT 1".into())]).await;
+    let end = scene
+        .handle(&mut conn, [Step::SendAndDrop(busy.into(), 5), Step::SendAndForget("SELECT 1".into())])
+        .await;
     let AttemptEnd::Failed { failure, .. } = end else { panic!("{end:?}") };
     assert!(failure.reason().contains("dropped before its answer"), "{failure}");
     // Behind the statement that still runs.
@@ -55,7 +63,8 @@ async fn an_error_of_a_later_row_is_seen() {
     scene.sql("INSERT INTO effects (id) VALUES (1), (2), (3)").await;
     let mut conn = scene.conn().await;
     scene.open(&mut conn, "a").await;
-    let failing = "UPDATE effects SET id = CASE id WHEN 3 THEN abs(-9223372036854775807 - 1) ELSE id + 10 END";
+    let failing =
+        "UPDATE effects SET id = CASE id WHEN 3 THEN abs(-9223372036854775807 - 1) ELSE id + 10 END";
     let end = scene.handle(&mut conn, [Step::SendAndForget(failing.into())]).await;
     let AttemptEnd::Failed { failure, .. } = end else { panic!("{end:?}") };
     assert!(failure.reason().contains("overflow"), "{failure}");
@@ -92,7 +101,8 @@ async fn a_savepoint_of_a_transaction_that_has_ended_is_gone() {
     let mut conn = scene.conn().await;
     scene.open(&mut conn, "a").await;
     let ending = Step::SendToFail("INSERT OR ROLLBACK INTO effects (id) VALUES (1)".into());
-    let end = scene.handle(&mut conn, [insert(1), Step::Savepoint, ending, Step::RollbackTo, insert(2)]).await;
+    let end =
+        scene.handle(&mut conn, [insert(1), Step::Savepoint, ending, Step::RollbackTo, insert(2)]).await;
     assert!(matches!(end, AttemptEnd::Failed { .. }), "{end:?}");
     Sqlite::discard(conn).await;
     assert_eq!(rows(&scene).await, (0, 0));

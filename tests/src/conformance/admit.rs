@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use inbox_core::store::{Admission, Admit, Admitted, Conflict, RowState};
 use inbox_core::Offset;
+use inbox_core::store::{Admission, Admit, Admitted, Conflict, RowState};
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
@@ -38,7 +38,10 @@ pub async fn a_redelivery_of_the_same_offset_is_a_duplicate<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let one = scene.admission([scene.admit("a", 1)]);
     scene.write(&one).await.expect("an answer");
-    assert_eq!(scene.write(&one).await.expect("an answer"), Admitted::Open(vec![conflict(0, RowState::Done)]));
+    assert_eq!(
+        scene.write(&one).await.expect("an answer"),
+        Admitted::Open(vec![conflict(0, RowState::Done)])
+    );
     let two = scene.admission([scene.admit("a", 1), scene.admit("b", 2)]);
     let index = two.messages.iter().position(|message| message.offset == Offset(1)).expect("it is there");
     let admitted = scene.write(&two).await.expect("an answer");
@@ -86,8 +89,11 @@ pub async fn another_payload_under_the_same_id_is_told<D: Dialect>() {
         let told = Admitted::Open(vec![Conflict { index: 0, state, other_payload: true }]);
         assert_eq!(scene.write(&changed).await.expect("an answer"), told);
     }
-    let changed = scene.admission([scene.admit("a", 0), Admit { fingerprint: i32::MIN, ..scene.admit("b", 1) }]);
-    let Admitted::Open(conflicts) = scene.write(&changed).await.expect("an answer") else { panic!("it is ours") };
+    let changed =
+        scene.admission([scene.admit("a", 0), Admit { fingerprint: i32::MIN, ..scene.admit("b", 1) }]);
+    let Admitted::Open(conflicts) = scene.write(&changed).await.expect("an answer") else {
+        panic!("it is ours")
+    };
     for Conflict { index, state, other_payload } in conflicts {
         assert_eq!(state, RowState::Done);
         assert_eq!(other_payload, changed.messages[index].fingerprint == i32::MIN);
@@ -136,7 +142,10 @@ pub async fn of_two_at_once_the_second_waits_and_is_a_duplicate<D: Dialect>() {
     for batch in [&["a"][..], &["b", "c"][..]] {
         let admission = scene.ids(batch.iter().copied());
         let (mut first, mut second) = (scene.conn().await, scene.conn().await);
-        assert_eq!(D::admit(&mut first, &LIMITS, &admission).await.expect("an answer"), Admitted::Open(vec![]));
+        assert_eq!(
+            D::admit(&mut first, &LIMITS, &admission).await.expect("an answer"),
+            Admitted::Open(vec![])
+        );
         let answer = {
             let mut waiting = std::pin::pin!(D::admit(&mut second, &LIMITS, &admission));
             assert!(timeout(A_WHILE, &mut waiting).await.is_err(), "it did not wait");

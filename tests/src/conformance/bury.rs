@@ -33,14 +33,19 @@ async fn bury<D: Dialect>(scene: &Scene<D>, letters: &[DeadLetter]) -> Buried {
 /// A column of the letter at an offset.
 async fn column<D: Dialect>(scene: &Scene<D>, column: &str, offset: i64) -> Option<String> {
     let messages = D::table("messages");
-    let sql = format!("SELECT {column} AS value FROM {messages} WHERE record_offset = {offset} AND state = 1");
+    let sql =
+        format!("SELECT {column} AS value FROM {messages} WHERE record_offset = {offset} AND state = 1");
     let mut values = scene.values(&sql).await;
     assert_eq!(values.len(), 1, "one row at {offset}");
     values.remove(0)
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]).filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 /// NUL, broken UTF-8, a megabyte, nothing, null: in value, key, id, business key and headers.
@@ -62,9 +67,9 @@ pub async fn a_letter_keeps_every_byte<D: Dialect>() {
             let mut letter = letter(&scene, &format!("id\0{offset}"), offset, *value);
             let mut record = record(offset, *value);
             record.key = value.map(|value| value.to_vec().into());
-            record.headers = Headers::new([("na\0me".into(), value.map(|value| value.to_vec().into()))]);
+            record.headers = Headers::new([("na\0me", value.map(|value| value.to_vec().into()))]);
             letter.record = Arc::new(record);
-            letter.key = value.map(|value| BusinessKey::new(value.to_vec()));
+            letter.key = value.map(BusinessKey::new);
             letter
         })
         .collect();
@@ -98,7 +103,8 @@ pub async fn a_letter_without_bytes_names_its_place<D: Dialect>() {
 /// A reason with NUL bytes or of any length, any timestamp, any count of attempts.
 pub async fn texts_of_any_content_are_stored<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    let reasons = ["a\0b".to_owned(), String::new(), "ä".repeat(1 << 20), "'; DROP TABLE effects; --".to_owned()];
+    let reasons =
+        ["a\0b".to_owned(), String::new(), "ä".repeat(1 << 20), "'; DROP TABLE effects; --".to_owned()];
     let times = [None, Some(-1), Some(i64::MAX), Some(i64::MIN)];
     let letters: Vec<_> = reasons
         .iter()

@@ -130,7 +130,8 @@ pub async fn a_dropped_transaction_leaves_nothing_open<D: Dialect>() {
         let mut conn = scene.conn().await;
         let id = format!("id-{round}");
         let admission = scene.ids([&*id]);
-        let steps = (0..5).map(|n| Step::send(format!("INSERT INTO effects (id) VALUES ({})", round * 10 + n)));
+        let steps =
+            (0..5).map(|n| Step::send(format!("INSERT INTO effects (id) VALUES ({})", round * 10 + n)));
         let whole = async {
             D::admit(&mut conn, &LIMITS, &admission).await.expect("an answer");
             let end = scene.handle(&mut conn, steps).await;

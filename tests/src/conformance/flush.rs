@@ -16,7 +16,11 @@ fn to(fence: Fence, number: i64, subscription: SubscriptionId, watermark: i64) -
     Flush { fence, number, watermarks: vec![moved] }
 }
 
-async fn watermarks<D: Dialect>(scene: &Scene<D>, partition: i32, subscriptions: Vec<SubscriptionId>) -> Vec<Offset> {
+async fn watermarks<D: Dialect>(
+    scene: &Scene<D>,
+    partition: i32,
+    subscriptions: Vec<SubscriptionId>,
+) -> Vec<Offset> {
     let mut conn = scene.conn().await;
     let taken = D::take_over(&mut conn, &LIMITS, &ownership(partition, subscriptions, 0)).await;
     taken.expect("nothing is open").watermarks
@@ -138,7 +142,11 @@ pub async fn a_subscription_that_is_not_named_stays<D: Dialect>() {
     assert_eq!(watermarks(&scene, 3, both.clone()).await, [Offset(0), Offset(8)]);
     let fence = scene.take_over(3).await;
     let watermarks_of = [(scene.subscription, 5), (other, 9)];
-    let moved = watermarks_of.map(|(subscription, to)| FlushWatermark { subscription, watermark: Offset(to), time: None });
+    let moved = watermarks_of.map(|(subscription, to)| FlushWatermark {
+        subscription,
+        watermark: Offset(to),
+        time: None,
+    });
     flush(&scene, &[Flush { fence, number: 1, watermarks: moved.into() }]).await;
     assert_eq!(watermarks(&scene, 3, both).await, [Offset(5), Offset(9)]);
 }

@@ -54,8 +54,10 @@ pub async fn another_rule_is_refused<D: Dialect>() {
 pub async fn one_that_is_refused_leaves_nothing_of_the_others<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let mut conn = scene.conn().await;
-    let asked =
-        [registration("totals"), Registration { id_rule: "offset".into(), ..registration("payments.reserve") }];
+    let asked = [
+        registration("totals"),
+        Registration { id_rule: "offset".into(), ..registration("payments.reserve") },
+    ];
     D::register(&mut conn, GROUP, &asked).await.expect_err("its id rule is another");
     assert_eq!(scene.count(&D::table("subscriptions")).await, 1);
 }
@@ -66,7 +68,8 @@ pub async fn twice_at_once_is_once<D: Dialect>() {
     let names: Vec<String> = (0..5).map(|n| format!("subscription-{n}")).collect();
     let asked: Vec<_> = names.iter().map(|name| registration(name)).collect();
     let (mut left, mut right) = (scene.conn().await, scene.conn().await);
-    let (left, right) = tokio::join!(D::register(&mut left, GROUP, &asked), D::register(&mut right, GROUP, &asked));
+    let (left, right) =
+        tokio::join!(D::register(&mut left, GROUP, &asked), D::register(&mut right, GROUP, &asked));
     assert_eq!(left.expect("registered"), right.expect("registered"));
     assert_eq!(scene.count(&D::table("subscriptions")).await, 6);
 }

@@ -58,7 +58,9 @@ pub async fn statements_that_end_a_transaction_are_refused<D: Dialect>() {
         scene.open(&mut conn, "a").await;
         let steps = [Step::send(insert(1)), Step::SendAndForget(statement.into())];
         let end = scene.handle(&mut conn, steps).await;
-        let AttemptEnd::Failed { failure, suspect_database: false, .. } = end else { panic!("{statement}: {end:?}") };
+        let AttemptEnd::Failed { failure, suspect_database: false, .. } = end else {
+            panic!("{statement}: {end:?}")
+        };
         assert!(failure.reason().contains("cannot send"), "{statement}: {failure}");
         // It was not sent: the transaction is open.
         D::rollback(&mut conn).await.expect(statement);
@@ -92,7 +94,9 @@ pub async fn what_follows_in_the_same_text_does_not_run<D: Dialect>() {
 pub async fn a_swallowed_error_fails_the_attempt<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let end = run(&scene, [Step::send(insert(1)), insert_again()]).await;
-    let AttemptEnd::Failed { index: Some(0), failure, suspect_database: false } = end else { panic!("{end:?}") };
+    let AttemptEnd::Failed { index: Some(0), failure, suspect_database: false } = end else {
+        panic!("{end:?}")
+    };
     assert_eq!(failure.class(), FailureClass::Transient);
     assert!(failure.reason().contains("went on"), "{failure}");
     assert_eq!((scene.count("effects").await, scene.messages().await), (0, 0));
@@ -170,7 +174,8 @@ pub async fn a_savepoint_after_an_error_is_refused<D: Dialect>() {
 /// It would keep half of the work.
 pub async fn a_release_after_an_error_is_refused<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    let steps = [Step::send(insert(1)), Step::Savepoint, Step::send(insert(2)), insert_again(), Step::Release];
+    let steps =
+        [Step::send(insert(1)), Step::Savepoint, Step::send(insert(2)), insert_again(), Step::Release];
     let end = run(&scene, steps).await;
     assert!(matches!(end, AttemptEnd::Failed { .. }), "{end:?}");
     assert_eq!(scene.count("effects").await, 0);

@@ -43,7 +43,7 @@ pub(super) async fn up(file: &Arc<DatabaseFile>) -> Result<i32, StoreError> {
     loop {
         match conn.transaction(&limits(), step_up).await? {
             Step::Changed(Migration { number, name, .. }) => {
-                tracing::info!(number, name, "inbox schema migrated")
+                tracing::info!(number, name, "inbox schema migrated");
             }
             Step::Over(applied) => return Ok(applied),
         }
