@@ -76,7 +76,7 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
         let received = Instant::now();
         engine.deliver(&owner, record, &mut made);
         let end = match events.recv().await {
-            Some(Event::Ended(ended)) => ended.as_slice().first().map(|unit| unit.end),
+            Some(Event::Ended(ended)) => ended.as_slice().first().map(inbox::inbox::Ended::end),
             other => return Err(format!("an end was expected, not {other:?}").into()),
         };
         match end {

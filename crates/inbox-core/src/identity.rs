@@ -8,16 +8,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use uuid::Uuid;
 
+use crate::short::{ShortBytes, ShortText};
+
 /// Names the logical operation; made by the sender; the dedup key within a subscription.
 ///
 /// The database stores 128 bits of it, see [`MessageId::stored`].
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct MessageId(Box<str>);
+#[derive(Clone)]
+pub struct MessageId(ShortText);
 
 impl MessageId {
     /// An id as its sender wrote it. Any text is accepted, of any length, also with NUL bytes.
-    pub fn new(id: impl Into<Box<str>>) -> Self {
-        Self(id.into())
+    pub fn new<'a>(id: impl Into<Cow<'a, str>>) -> Self {
+        Self(id.into().into())
     }
 
     /// The id of a record that has none of its own: its place in Kafka, with the cluster and the
@@ -25,7 +27,7 @@ impl MessageId {
     #[must_use]
     pub fn of_offset(place: &Place, cluster: &str, incarnation: i32) -> Self {
         let Place { topic, partition, offset } = place;
-        Self(format!("offset:{cluster}/{topic}/{incarnation}/{partition}/{offset}").into())
+        Self::new(format!("offset:{cluster}/{topic}/{incarnation}/{partition}/{offset}"))
     }
 
     /// The id as text.
@@ -43,6 +45,14 @@ impl MessageId {
         StoredId::of(self.0.as_bytes())
     }
 }
+
+impl PartialEq for MessageId {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for MessageId {}
 
 impl fmt::Display for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -93,12 +103,19 @@ impl fmt::Debug for StoredId {
 /// Messages with the same one, in one subscription and partition, are handled in order, one at a
 /// time. Any bytes: a key is compared, never read.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct BusinessKey(Bytes);
+pub struct BusinessKey(ShortBytes);
 
 impl BusinessKey {
-    /// A key of these bytes.
-    pub fn new(key: impl Into<Bytes>) -> Self {
-        Self(key.into())
+    /// A key of these bytes, copied.
+    #[must_use]
+    pub fn new(key: &[u8]) -> Self {
+        Self(ShortBytes::copied(key))
+    }
+
+    /// A key of these bytes, shared.
+    #[must_use]
+    pub fn shared(key: Bytes) -> Self {
+        Self(ShortBytes::shared(key))
     }
 
     /// The key's bytes.

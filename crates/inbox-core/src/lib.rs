@@ -28,6 +28,7 @@ mod lanes;
 mod message;
 pub mod process;
 mod record;
+mod short;
 pub mod store;
 mod subscription;
 mod tx;

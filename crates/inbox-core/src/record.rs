@@ -1,10 +1,13 @@
 //! What Kafka delivered, before anyone has read it.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
+use crate::short::ShortText;
 use crate::identity::{Offset, Partition, Place, Topic};
 
 /// What Kafka delivered: a place, a timestamp, and bytes.
@@ -83,13 +86,13 @@ impl Timestamp {
 }
 
 /// A record's headers: names may repeat, values may be null or any bytes.
-#[derive(Clone, Debug, Default)]
-pub struct Headers(Arc<[(Box<str>, Option<Bytes>)]>);
+#[derive(Clone, Default)]
+pub struct Headers(Arc<[(ShortText, Option<Bytes>)]>);
 
 impl Headers {
     /// Headers in this order.
-    pub fn new(headers: impl IntoIterator<Item = (Box<str>, Option<Bytes>)>) -> Self {
-        Self(headers.into_iter().collect())
+    pub fn new<'a, N: Into<Cow<'a, str>>>(headers: impl IntoIterator<Item = (N, Option<Bytes>)>) -> Self {
+        Self(headers.into_iter().map(|(name, value)| (name.into().into(), value)).collect())
     }
 
     /// The value of the last header of this name; `None` if there is none or its value is null.
@@ -113,5 +116,11 @@ impl Headers {
 
     fn size(&self) -> usize {
         self.0.iter().map(|(name, value)| name.len() + value.as_ref().map_or(0, Bytes::len)).sum()
+    }
+}
+
+impl fmt::Debug for Headers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }

@@ -5,10 +5,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use bytes::Bytes;
 use inbox_core::{Headers, Offset, Partition, Place, Record, Timestamp, Topic};
 use rdkafka::Message as _;
-use rdkafka::message::{BorrowedMessage, Headers as _};
+use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers as _};
 
-/// Copies a message out of librdkafka's buffers.
+/// Copies a message out of librdkafka's buffers, all its bytes into one allocation.
 pub(crate) fn record(message: &BorrowedMessage<'_>, topic: &Topic) -> Record {
+    let headers = message.headers();
+    let mut buffer = Vec::with_capacity(size(message, headers));
+    let mut keep = |bytes: Option<&[u8]>| {
+        bytes.map(|bytes| {
+            let start = buffer.len();
+            buffer.extend_from_slice(bytes);
+            start..buffer.len()
+        })
+    };
+    let key = keep(message.key());
+    let value = keep(message.payload());
+    let kept: Vec<_> =
+        each(headers).map(|header| header.map(|header| (header.key, keep(header.value)))).collect();
+    let bytes = Bytes::from(buffer);
+    let slice = |range: Option<std::ops::Range<usize>>| range.map(|range| bytes.slice(range));
     Record {
         place: Place {
             topic: topic.clone(),
@@ -16,20 +31,29 @@ pub(crate) fn record(message: &BorrowedMessage<'_>, topic: &Topic) -> Record {
             offset: Offset(message.offset()),
         },
         timestamp: message.timestamp().to_millis().map(Timestamp),
-        key: message.key().map(Bytes::copy_from_slice),
-        value: message.payload().map(Bytes::copy_from_slice),
-        headers: headers(message),
+        key: slice(key),
+        value: slice(value),
+        headers: Headers::new(kept.into_iter().map(|header| match header {
+            Some((name, value)) => (name, slice(value)),
+            None => (UNREADABLE, None),
+        })),
     }
 }
 
-fn headers(message: &BorrowedMessage<'_>) -> Headers {
-    let Some(headers) = message.headers() else { return Headers::default() };
-    Headers::new((0..headers.count()).map(|index| {
-        // The client library panics on a header whose name is not UTF-8.
-        catch_unwind(AssertUnwindSafe(|| {
-            let header = headers.get(index);
-            (Box::from(header.key), header.value.map(Bytes::copy_from_slice))
-        }))
-        .unwrap_or_else(|_| ("\u{fffd}".into(), None))
-    }))
+/// The name of a header whose own name is not UTF-8.
+const UNREADABLE: &str = "\u{fffd}";
+
+fn size(message: &BorrowedMessage<'_>, headers: Option<&BorrowedHeaders>) -> usize {
+    let headers: usize = each(headers).flatten().filter_map(|header| header.value).map(<[u8]>::len).sum();
+    message.key_len() + message.payload_len() + headers
+}
+
+fn each(headers: Option<&BorrowedHeaders>) -> impl Iterator<Item = Option<Header<'_, &[u8]>>> {
+    let headers = headers.into_iter();
+    headers.flat_map(|headers| {
+        (0..headers.count()).map(|index| {
+            // The client library panics on a header whose name is not UTF-8.
+            catch_unwind(AssertUnwindSafe(|| headers.get(index))).ok()
+        })
+    })
 }

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::dead_letter::DeadClass;
 use crate::identity::Offset;
 
+use crate::lanes::Unit;
+
 use super::owner::Owner;
 
 /// What the engine tells its transport.
@@ -24,16 +26,43 @@ pub enum Event {
 }
 
 /// A unit's end.
-#[derive(Debug)]
+///
+/// It carries what is left of the unit, so that the transport's thread, which made it, frees it too.
 pub struct Ended {
+    pub(crate) unit: Unit,
+    pub(crate) end: End,
+}
+
+impl Ended {
     /// The ownership it belonged to.
-    pub owner: Arc<Owner>,
+    #[must_use]
+    pub fn owner(&self) -> &Arc<Owner> {
+        self.unit.owner()
+    }
+
     /// The subscription, by its index in the engine.
-    pub subscription: usize,
+    #[must_use]
+    pub fn subscription(&self) -> usize {
+        self.unit.subscription()
+    }
+
     /// The record.
-    pub offset: Offset,
+    #[must_use]
+    pub fn offset(&self) -> Offset {
+        self.unit.offset()
+    }
+
     /// How it ended.
-    pub end: End,
+    #[must_use]
+    pub fn end(&self) -> End {
+        self.end
+    }
+}
+
+impl fmt::Debug for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ended").field("offset", &self.offset()).field("end", &self.end).finish_non_exhaustive()
+    }
 }
 
 /// How a unit ended.

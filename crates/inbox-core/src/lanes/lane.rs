@@ -38,7 +38,7 @@ pub(super) struct Lane<Db: Database> {
 
 impl Waiting for Unit {
     fn subscription(&self) -> usize {
-        self.subscription
+        Unit::subscription(self)
     }
 
     fn order(&self) -> u64 {
@@ -121,7 +121,7 @@ impl<Db: Database> Lane<Db> {
     }
 
     pub(super) fn report(&self, ended: impl Iterator<Item = (Unit, End)>) {
-        let ended: Vec<Ended> = ended.map(|(unit, end)| unit.ended(end)).collect();
+        let ended: Vec<Ended> = ended.map(|(unit, end)| Ended { unit, end }).collect();
         if !ended.is_empty() {
             self.events.send(Event::Ended(ended));
         }

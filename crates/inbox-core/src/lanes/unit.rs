@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::dead_letter::{DeadClass, DeadLetter};
 use crate::identity::{BusinessKey, MessageId, Offset, StoredId, SubscriptionId};
-use crate::inbox::{AnyMessage, End, Ended, Owner};
+use crate::inbox::{AnyMessage, Owner};
 use crate::record::Record;
 use crate::store::Admit;
 use crate::subscription::Rejection;
@@ -150,9 +150,16 @@ impl Unit {
         })
     }
 
-    pub(super) fn ended(self, end: End) -> Ended {
-        let Parts { owner, subscription, record, .. } = *self.0;
-        Ended { owner, subscription, offset: record.offset(), end }
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
+    }
+
+    pub(crate) fn subscription(&self) -> usize {
+        self.0.subscription
+    }
+
+    pub(crate) fn offset(&self) -> Offset {
+        self.record.offset()
     }
 }
 

@@ -93,7 +93,7 @@ impl<P: Send + Sync + 'static> Definition<P> {
             })?);
         }
         if let KeySource::Payload { field, .. } = key_source {
-            *found_key = Some((field.read)(&payload).map(|key| BusinessKey::new(key.into_owned().into_bytes())).ok_or_else(
+            *found_key = Some((field.read)(&payload).map(|key| BusinessKey::new(key.as_bytes())).ok_or_else(
                 || (DeadClass::NoKey, format!("the payload field `{}` that is the business key is missing", field.name)),
             )?);
         }
@@ -141,9 +141,9 @@ impl<P> KeySource<P> {
 
     fn without_payload(&self, record: &Record) -> Option<BusinessKey> {
         match self {
-            Self::Record => record.key.clone().map(BusinessKey::new),
+            Self::Record => record.key.clone().map(BusinessKey::shared),
             // One key for all: what tells partitions apart is kept beside the key.
-            Self::Partition => Some(BusinessKey::new(Vec::new())),
+            Self::Partition => Some(BusinessKey::new(&[])),
             Self::Payload { .. } => None,
         }
     }

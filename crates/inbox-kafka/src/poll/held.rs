@@ -96,13 +96,13 @@ impl Running {
 
     pub(super) fn ended(&mut self, ended: &Ended) {
         self.outstanding = self.outstanding.saturating_sub(1);
-        if !ended.end.is_finished() {
+        if !ended.end().is_finished() {
             return;
         }
-        if let Some((_, tracker)) = self.trackers.iter_mut().find(|(index, _)| *index == ended.subscription) {
-            tracker.finish(ended.offset);
+        if let Some((_, tracker)) = self.trackers.iter_mut().find(|(index, _)| *index == ended.subscription()) {
+            tracker.finish(ended.offset());
         }
-        if let Ok(at) = self.unfinished.binary_search_by_key(&ended.offset, |(offset, _, _)| *offset) {
+        if let Ok(at) = self.unfinished.binary_search_by_key(&ended.offset(), |(offset, _, _)| *offset) {
             let (_, size, units) = &mut self.unfinished[at];
             *units = units.saturating_sub(1);
             if *units == 0 {

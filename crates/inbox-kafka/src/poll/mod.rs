@@ -156,10 +156,10 @@ impl<Db: Database> Poll<Db> {
 
     fn ended(&mut self, ended: &[Ended]) {
         for unit in ended {
-            let place = (unit.owner.topic().clone(), unit.owner.partition());
+            let place = (unit.owner().topic().clone(), unit.owner().partition());
             // Ends of an earlier ownership of the same partition mean nothing any more.
             if let Some(Held::Running(running)) = self.partitions.get_mut(&place)
-                && Arc::ptr_eq(&running.owner, &unit.owner)
+                && Arc::ptr_eq(&running.owner, unit.owner())
             {
                 running.ended(unit);
             }
