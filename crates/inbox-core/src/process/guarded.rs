@@ -16,12 +16,20 @@ use super::AttemptEnd;
 ///
 /// After a panic or a time-out the future was dropped in the middle of its work: whatever
 /// connection it used is in an unknown state.
-pub(crate) async fn guarded(handler: impl Future<Output = Outcome> + Send, limit: Duration) -> Result<Outcome, AttemptEnd> {
-    match tokio::time::timeout(limit, AssertUnwindSafe(handler).catch_unwind()).await {
-        Ok(Ok(outcome)) => Ok(outcome),
-        Ok(Err(panic)) => Err(AttemptEnd::Panicked { index: None, reason: panic_text(&*panic).to_owned() }),
+pub(crate) async fn guarded(
+    handler: impl Future<Output = Outcome> + Send,
+    limit: Duration,
+) -> Result<Outcome, AttemptEnd> {
+    match tokio::time::timeout(limit, caught(handler)).await {
+        Ok(ended) => ended,
         Err(_) => Err(AttemptEnd::TimedOut { index: None }),
     }
+}
+
+/// The same without a time limit of its own, for calls that run under a common one.
+pub(crate) async fn caught(handler: impl Future<Output = Outcome> + Send) -> Result<Outcome, AttemptEnd> {
+    let ended = AssertUnwindSafe(handler).catch_unwind().await;
+    ended.map_err(|panic| AttemptEnd::Panicked { index: None, reason: panic_text(&*panic).to_owned() })
 }
 
 /// What a handler's return value and what its transaction saw mean together.

@@ -5,5 +5,7 @@ mod guarded;
 mod in_sequence;
 
 pub use attempt::{Attempt, AttemptEnd, Chain};
+#[cfg(feature = "postgres")]
+pub(crate) use guarded::caught;
 pub(crate) use guarded::{guarded, judge};
 pub(crate) use in_sequence::{all_at_once, in_sequence};

@@ -24,7 +24,7 @@ pub struct PgInner<'a> {
 }
 
 impl Tx<'_, Postgres> {
-    fn pass<Q: QueryFragment<Pg>>(&self, query: &Q) -> QueryResult<()> {
+    fn pass<Q: QueryFragment<Pg>>(&self, query: &Q) -> QueryResult<String> {
         pass(query, &Pg, Dialect::Postgres, self.inner.kept, &self.watch)
     }
 }
@@ -59,8 +59,8 @@ impl<'a> AsyncConnectionCore for Tx<'a, Postgres> {
     {
         let query = source.as_query();
         let mut conn: &'a AsyncPgConnection = self.inner.conn;
-        WatchedLoad(sent(self.pass(&query), &self.watch, || {
-            AsyncConnectionCore::load(&mut conn, Prepared(query))
+        WatchedLoad(sent(self.pass(&query), &self.watch, |sql| {
+            AsyncConnectionCore::load(&mut conn, Prepared::rendered(query, sql))
         }))
     }
 
@@ -72,6 +72,6 @@ impl<'a> AsyncConnectionCore for Tx<'a, Postgres> {
         T: QueryFragment<Pg> + QueryId + 'query,
     {
         let mut conn: &'a AsyncPgConnection = self.inner.conn;
-        sent(self.pass(&source), &self.watch, || conn.execute_returning_count(Prepared(source)))
+        sent(self.pass(&source), &self.watch, |sql| conn.execute_returning_count(Prepared::rendered(source, sql)))
     }
 }

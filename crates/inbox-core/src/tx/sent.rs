@@ -14,14 +14,14 @@ use super::guard::{Dialect, first_keyword_problem};
 use super::kept::KeptStatements;
 use super::watch::{Watch, Watched};
 
-/// Checks and counts a statement before it is sent.
+/// Checks and counts a statement before it is sent; answers with its text.
 pub(super) fn pass<DB, Q>(
     query: &Q,
     backend: &DB,
     dialect: Dialect,
     kept: &KeptStatements,
     watch: &Watch,
-) -> QueryResult<()>
+) -> QueryResult<String>
 where
     DB: Backend,
     DB::QueryBuilder: Default,
@@ -36,7 +36,7 @@ where
     watch.count(|| sql.clone())?;
     watch.given_up()?;
     kept.keep(&sql);
-    Ok(())
+    Ok(sql)
 }
 
 /// A statement that was sent, or the error it was refused with.
@@ -44,12 +44,12 @@ pub(super) type Sent<'a, T> = Either<Watched<BoxFuture<'a, QueryResult<T>>>, Rea
 
 /// Sends a statement unless it was refused.
 pub(super) fn sent<'a, T>(
-    passed: QueryResult<()>,
+    passed: QueryResult<String>,
     watch: &Arc<Watch>,
-    send: impl FnOnce() -> BoxFuture<'a, QueryResult<T>>,
+    send: impl FnOnce(String) -> BoxFuture<'a, QueryResult<T>>,
 ) -> Sent<'a, T> {
     match passed {
-        Ok(()) => Either::Left(Watched { inner: send(), watch: Arc::clone(watch) }),
+        Ok(sql) => Either::Left(Watched { inner: send(sql), watch: Arc::clone(watch) }),
         Err(error) => Either::Right(err(error)),
     }
 }

@@ -36,7 +36,7 @@ impl Inner for SqliteInner<'_> {
 impl Tx<'_, Sqlite> {
     /// After an error nothing more is sent: some errors end an `SQLite` transaction, and the next
     /// statement would commit by itself.
-    fn pass<Q: QueryFragment<Backend>>(&self, query: &Q) -> QueryResult<()> {
+    fn pass<Q: QueryFragment<Backend>>(&self, query: &Q) -> QueryResult<String> {
         pass(query, &Backend, Dialect::Sqlite, self.inner.kept, &self.watch)
     }
 }
@@ -101,7 +101,7 @@ impl AsyncConnectionCore for Tx<'_, Sqlite> {
         let query = source.as_query();
         let passed = self.pass(&query);
         let conn = &mut *self.inner.conn;
-        let sent = sent(passed, &self.watch, || AsyncConnectionCore::load(conn, Prepared(query)));
+        let sent = sent(passed, &self.watch, |sql| AsyncConnectionCore::load(conn, Prepared::rendered(query, sql)));
         InTurn::new(WatchedLoad(sent), &self.watch)
     }
 
@@ -114,7 +114,7 @@ impl AsyncConnectionCore for Tx<'_, Sqlite> {
     {
         let passed = self.pass(&source);
         let conn = &mut *self.inner.conn;
-        let sent = sent(passed, &self.watch, || conn.execute_returning_count(Prepared(source)));
+        let sent = sent(passed, &self.watch, |sql| conn.execute_returning_count(Prepared::rendered(source, sql)));
         InTurn::new(sent, &self.watch)
     }
 }

@@ -65,7 +65,7 @@ pub(super) async fn flush(
         .bind::<Array<Integer>, _>(subscriptions)
         .bind::<Array<BigInt>, _>(watermarks)
         .bind::<Array<Nullable<BigInt>>, _>(times);
-    let raised: Vec<Raised> = Prepared(query).load(&mut &conn.conn).await?;
+    let raised: Vec<Raised> = Prepared::of(query).load(&mut &conn.conn).await?;
     commit(conn).await?;
     let answer = |flush: &Flush| {
         let partition = flush.fence.partition;

@@ -1,11 +1,10 @@
 //! Handlers of one batch that share the connection, pipelined by business key.
 
-use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use crate::handler::Handler;
 use crate::message::Message;
-use crate::process::{Attempt, AttemptEnd, Chain, guarded, judge};
+use crate::process::{Attempt, AttemptEnd, Chain, caught, judge};
 use crate::tx::{Tx, Watch};
 
 use super::{PgConn, Postgres};
@@ -20,12 +19,8 @@ pub(super) async fn pipelined<H: Handler<Postgres>>(
     attempt: &Attempt<'_>,
 ) -> AttemptEnd {
     let all = async {
-        let mut running: FuturesUnordered<BoxFuture<'_, AttemptEnd>> = chains
-            .iter()
-            .map(|chain| -> BoxFuture<'_, AttemptEnd> {
-                Box::pin(run_chain(conn, handler, messages, chain, attempt))
-            })
-            .collect();
+        let mut running: FuturesUnordered<_> =
+            chains.iter().map(|chain| run_chain(conn, handler, messages, chain)).collect();
         let mut worst = AttemptEnd::Done;
         while let Some(end) = running.next().await {
             match (&worst, &end) {
@@ -40,6 +35,9 @@ pub(super) async fn pipelined<H: Handler<Postgres>>(
         }
         worst
     };
+    // Unconstrained, since the runtime's budget for one poll would hold back all but the first hundred
+    // statements; the batch is bounded, and it waits for the database right after.
+    let all = tokio::task::unconstrained(all);
     tokio::time::timeout(attempt.time_limit, all).await.unwrap_or(AttemptEnd::TimedOut { index: None })
 }
 
@@ -48,12 +46,11 @@ async fn run_chain<H: Handler<Postgres>>(
     handler: &H,
     messages: &[&Message<H::Payload>],
     chain: &Chain,
-    attempt: &Attempt<'_>,
 ) -> AttemptEnd {
     for &index in chain {
         let watch = Watch::new(true);
         let mut tx = Tx::new(conn.inner(), watch.clone());
-        let end = match guarded(handler.handle(messages[index], &mut tx), attempt.time_limit).await {
+        let end = match caught(handler.handle(messages[index], &mut tx)).await {
             Ok(outcome) => judge(Some(index), outcome, &watch),
             Err(end) => end.at(index),
         };

@@ -79,7 +79,7 @@ fn insert(
     subscription: SubscriptionId,
     message: &Admit,
 ) -> Result<bool, StoreError> {
-    let inserted = Prepared(
+    let inserted = Prepared::of(
         sql_query(
             "INSERT INTO inbox_messages \
              (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome) \
@@ -105,5 +105,5 @@ fn find(
     )
     .bind::<Integer, _>(subscription.0)
     .bind::<Binary, _>(message.id.as_uuid().into_bytes());
-    Ok(Prepared(query).get_result(sqlite).optional()?)
+    Ok(Prepared::of(query).get_result(sqlite).optional()?)
 }

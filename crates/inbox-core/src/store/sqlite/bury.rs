@@ -35,7 +35,7 @@ pub(super) async fn bury(
 fn bury_one(sqlite: &mut SqliteConnection, id: StoredId, letter: &DeadLetter) -> Result<bool, StoreError> {
     let record = &letter.record;
     let bytes = letter.with_bytes;
-    let inserted = Prepared(
+    let inserted = Prepared::of(
         sql_query(
             "INSERT INTO inbox_messages \
              (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \

@@ -21,7 +21,7 @@ pub(super) fn lost(sqlite: &mut SqliteConnection, fences: &[Fence]) -> Result<Ve
         let query = sql_query("SELECT count(*) AS owned FROM inbox_partitions WHERE id = ? AND epoch = ?")
             .bind::<Integer, _>(fence.partition.0)
             .bind::<Binary, _>(fence.epoch.as_uuid().into_bytes());
-        let Owned { owned } = Prepared(query).get_result(sqlite)?;
+        let Owned { owned } = Prepared::of(query).get_result(sqlite)?;
         if owned == 0 {
             lost.push(fence.partition);
         }

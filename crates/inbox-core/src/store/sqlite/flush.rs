@@ -27,7 +27,7 @@ fn flush_one(sqlite: &mut SqliteConnection, flush: &Flush) -> Result<Flushed, St
     .bind::<Integer, _>(partition.0)
     .bind::<Binary, _>(flush.fence.epoch.as_uuid().into_bytes())
     .bind::<BigInt, _>(flush.number);
-    if Prepared(raise).execute(sqlite)? == 0 {
+    if Prepared::of(raise).execute(sqlite)? == 0 {
         return Ok(Flushed::Lost { partition });
     }
     for moved in &flush.watermarks {
@@ -42,7 +42,7 @@ fn flush_one(sqlite: &mut SqliteConnection, flush: &Flush) -> Result<Flushed, St
         .bind::<Integer, _>(partition.0)
         .bind::<Integer, _>(moved.subscription.0)
         .bind::<BigInt, _>(moved.watermark.0);
-        Prepared(write).execute(sqlite)?;
+        Prepared::of(write).execute(sqlite)?;
     }
     Ok(Flushed::Written { partition, number: flush.number + 1 })
 }
