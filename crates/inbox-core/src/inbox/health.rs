@@ -6,7 +6,7 @@ use std::time::Duration;
 use backon::BackoffBuilder as _;
 use tokio::sync::Mutex;
 
-use crate::store::{Database, StoreError};
+use crate::store::{Database, StoreError, within};
 
 use super::events::{Event, Events};
 
@@ -70,9 +70,6 @@ impl<Db: Database> Health<Db> {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        match tokio::time::timeout(Self::PROBE_LIMIT, Db::probe(&self.store)).await {
-            Ok(result) => result,
-            Err(_) => Err(StoreError::Connect(format!("no answer within {:?}", Self::PROBE_LIMIT))),
-        }
+        within(Self::PROBE_LIMIT, Db::probe(&self.store)).await
     }
 }

@@ -1,12 +1,11 @@
 //! A connection for the inbox's own transactions, opened again after an error.
 
-use std::future::Future;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 
-use crate::store::{Database, StoreError};
+use crate::store::{Database, StoreError, within};
 
 /// One connection, used by one task at a time.
 pub(super) struct Housekeeper<Db: Database> {
@@ -43,12 +42,5 @@ impl<Db: Database> Housekeeper<Db> {
                 Err(error)
             }
         }
-    }
-}
-
-async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(result) => result,
-        Err(_) => Err(StoreError::Connect(format!("no answer within {limit:?}"))),
     }
 }

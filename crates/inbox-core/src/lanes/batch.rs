@@ -3,7 +3,7 @@
 use crate::identity::{BusinessKey, PartitionId, SubscriptionId};
 use crate::inbox::{AnyMessage, End};
 use crate::process::{Attempt, AttemptEnd, Chain};
-use crate::store::{Admission, Admitted, Database, Fence, StoreError};
+use crate::store::{Admission, Admitted, Database, Fence, StoreError, within};
 
 use super::lane::Lane;
 use super::unit::{Unit, Work};
@@ -42,7 +42,7 @@ impl<Db: Database> Lane<Db> {
             Ok(conn) => conn,
             Err(error) => return BatchEnd::NoConnection(error),
         };
-        let conflicts = match Db::admit(conn, &limits, &admission).await {
+        let conflicts = match within(limits.answer(), Db::admit(conn, &limits, &admission)).await {
             Ok(Admitted::Open(conflicts)) => conflicts,
             Ok(Admitted::Fenced(partitions)) => return BatchEnd::Fenced(partitions),
             Ok(Admitted::Waiting) => return BatchEnd::Waiting,
@@ -70,7 +70,7 @@ impl<Db: Database> Lane<Db> {
         }
         let fresh: Vec<usize> = (0..units.len()).filter(|&at| ends[at] == End::Processed).collect();
         if fresh.is_empty() {
-            return match Db::rollback(conn).await {
+            return match within(limits.answer(), Db::rollback(conn)).await {
                 Ok(()) => BatchEnd::Finished(ends),
                 Err(error) => self.spoiled(BatchEnd::Ours(error)).await,
             };
@@ -81,11 +81,12 @@ impl<Db: Database> Lane<Db> {
         let attempt = Attempt { time_limit: subscribed.pace.time_limit, chains: chains.as_deref() };
         let end = subscribed.runner.run(conn, &messages, &attempt).await;
         if !matches!(end, AttemptEnd::Done) {
-            let spoiled = end.spoils_connection() || Db::rollback(conn).await.is_err();
+            let spoiled =
+                end.spoils_connection() || within(limits.answer(), Db::rollback(conn)).await.is_err();
             let end = BatchEnd::Handler(place_of(end, &fresh));
             return if spoiled { self.spoiled(end).await } else { end };
         }
-        match Db::commit(conn).await {
+        match within(limits.answer(), Db::commit(conn)).await {
             Ok(()) => BatchEnd::Finished(ends),
             // A transaction may still be open, in whatever state.
             Err(error) => self.spoiled(BatchEnd::Commit(error)).await,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::dead_letter::DeadClass;
 use crate::inbox::End;
-use crate::store::{Buried, Database};
+use crate::store::{Buried, Database, within};
 
 use super::blame::PartEnd;
 use super::lane::Lane;
@@ -21,7 +21,7 @@ impl<Db: Database> Lane<Db> {
             Ok(conn) => conn,
             Err(error) => return self.no_connection(part, &error).await,
         };
-        match Db::bury(conn, &limits, &letters).await {
+        match within(limits.answer(), Db::bury(conn, &limits, &letters)).await {
             Ok(Buried::Done { duplicates }) => {
                 tracing::debug!(letters = letters.len(), duplicates, "buried");
                 for letter in &letters {

@@ -1,5 +1,8 @@
 //! What can go wrong with the store, as its users see it.
 
+use std::future::Future;
+use std::time::Duration;
+
 use diesel::result::Error as DieselError;
 
 use crate::failure::{self, FailureClass};
@@ -56,5 +59,18 @@ impl StoreError {
 impl From<DieselError> for StoreError {
     fn from(error: DieselError) -> Self {
         Self::Statement { class: failure::classify(&error), reason: error.to_string() }
+    }
+}
+
+/// The work's result, or an error after this time: a server that is silent, or a network that
+/// swallows everything, must not hold a lane or a partition for ever (P5). After it the connection
+/// must be discarded.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, StoreError>>,
+) -> Result<T, StoreError> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(result) => result,
+        Err(_) => Err(StoreError::Connect(format!("no answer within {limit:?}"))),
     }
 }

@@ -20,4 +20,10 @@ impl TransactionLimits {
         lock: Duration::from_secs(5),
         idle: Duration::from_secs(5),
     };
+
+    /// How long one exchange with the database may take before it counts as unanswered: as long as
+    /// the server's own limits allow, and a little.
+    pub(crate) fn answer(&self) -> Duration {
+        self.statement + self.lock + Duration::from_secs(5)
+    }
 }

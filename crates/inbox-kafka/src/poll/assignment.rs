@@ -80,7 +80,9 @@ impl<Db: Database> Poll<Db> {
             self.partitions.get(&place),
             Some(Held::Running(running)) if Arc::ptr_eq(&running.owner, owner)
         );
-        if is_it {
+        // One that is being given back stays as it is: unassigning it now would tell the group that all
+        // of them are.
+        if is_it && !self.is_releasing(&place) {
             tracing::warn!(topic = %place.0, partition = %place.1, "another process owns this partition in the database");
             self.halt(&place, Held::Resting(Instant::now() + Self::REST));
         }

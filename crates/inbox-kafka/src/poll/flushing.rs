@@ -65,10 +65,11 @@ impl<Db: Database> Poll<Db> {
                 // Its answer may be lost: then the next flush finds another number, and the partition
                 // begins anew.
                 tracing::debug!(%error, "a flush failed");
-                self.running().for_each(Running::flush_failed);
+                self.running().for_each(Running::flush_ended);
                 return;
             }
         };
+        self.running().for_each(Running::flush_ended);
         let mut list = TopicPartitionList::new();
         for (request, flushed) in requests.iter().zip(flushed) {
             match flushed {

@@ -134,7 +134,6 @@ impl Running {
 
     /// A flush of these watermarks was written under this number.
     pub(super) fn flushed(&mut self, number: i64, watermarks: &[(usize, Offset, Option<Timestamp>)]) {
-        self.flushing = false;
         self.number = number;
         for (index, watermark, _) in watermarks {
             if let Some((_, tracker)) = self.trackers.iter_mut().find(|(i, _)| i == index) {
@@ -147,8 +146,8 @@ impl Running {
         }
     }
 
-    /// A flush failed: it is tried again with the next one.
-    pub(super) fn flush_failed(&mut self) {
+    /// The flush that was sent is answered, or failed and comes again with the next one.
+    pub(super) fn flush_ended(&mut self) {
         self.flushing = false;
     }
 

@@ -67,6 +67,11 @@ impl Address {
         if config.get_connect_timeout().is_none() {
             config.connect_timeout(Self::CONNECT_TIMEOUT);
         }
+        // A peer that is gone without a word is noticed within half a minute, not after the system's two
+        // hours.
+        config.keepalives_idle(Duration::from_secs(10));
+        config.keepalives_interval(Duration::from_secs(5));
+        config.tcp_user_timeout(Duration::from_secs(30));
         if config.get_application_name().is_none() {
             config.application_name("inbox");
         }
