@@ -112,7 +112,8 @@ impl DeadLetter {
 }
 
 fn encode_headers(headers: &Headers) -> Vec<u8> {
-    let pairs: Vec<_> = headers.iter().map(|(name, value)| (name, value.map(|v| STANDARD.encode(v)))).collect();
+    let pairs: Vec<_> =
+        headers.iter().map(|(name, value)| (name, value.map(|v| STANDARD.encode(v)))).collect();
     serde_json::to_vec(&pairs).expect("text and null always serialise")
 }
 
@@ -122,10 +123,7 @@ mod tests {
 
     #[test]
     fn headers_of_any_bytes_become_json() {
-        let headers = Headers::new([
-            ("a\0b", Some(vec![0xff, 0].into())),
-            ("none", None),
-        ]);
+        let headers = Headers::new([("a\0b", Some(vec![0xff, 0].into())), ("none", None)]);
         assert_eq!(encode_headers(&headers), br#"[["a\u0000b","/wA="],["none",null]]"#);
     }
 }

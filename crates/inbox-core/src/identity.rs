@@ -166,7 +166,11 @@ impl SubscriptionName {
             return Some("a subscription's name is empty: give it a durable one".into());
         }
         if name.len() > Self::MAX_LEN {
-            return Some(format!("the subscription name is {} bytes long: {} at most", name.len(), Self::MAX_LEN));
+            return Some(format!(
+                "the subscription name is {} bytes long: {} at most",
+                name.len(),
+                Self::MAX_LEN
+            ));
         }
         let odd = name.chars().find(|c| !(c.is_ascii_alphanumeric() || "._-:/".contains(*c)))?;
         Some(format!(

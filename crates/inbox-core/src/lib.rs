@@ -38,11 +38,12 @@ pub use failure::{Failure, FailureClass, Outcome};
 pub use field_value::FieldValue;
 pub use handler::{BatchHandler, Handler};
 pub use identity::{
-    BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId, SubscriptionName, Topic,
+    BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId,
+    SubscriptionName, Topic,
 };
+pub use inbox::{Inbox, Settings, StartError};
 #[doc(inline)]
 pub use inbox_macros::Subscription;
-pub use inbox::{Inbox, Settings, StartError};
 pub use message::{Message, TraceContext};
 pub use record::{Headers, Record, Timestamp};
 #[cfg(feature = "postgres")]
@@ -50,5 +51,7 @@ pub use store::postgres::{Postgres, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use store::sqlite::{Sqlite, SqliteStore};
 pub use store::{Database, Store, StoreError};
-pub use subscription::{Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Subscription, Tombstones};
+pub use subscription::{
+    Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Subscription, Tombstones,
+};
 pub use tx::{Savepoint, Tx};

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use crate::short::ShortText;
 use crate::identity::{Offset, Partition, Place, Topic};
+use crate::short::ShortText;
 
 /// What Kafka delivered: a place, a timestamp, and bytes.
 #[derive(Clone, Debug)]
@@ -47,7 +47,9 @@ impl Record {
     /// Bytes of key, value and headers together: what counts against byte limits.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.key.as_ref().map_or(0, Bytes::len) + self.value.as_ref().map_or(0, Bytes::len) + self.headers.size()
+        self.key.as_ref().map_or(0, Bytes::len)
+            + self.value.as_ref().map_or(0, Bytes::len)
+            + self.headers.size()
     }
 
     /// The first 32 bits of the value's blake3 hash: kept beside a receipt, so that an id that

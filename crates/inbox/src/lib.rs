@@ -6,3 +6,8 @@
 pub use inbox_core::*;
 #[doc(inline)]
 pub use inbox_kafka as kafka;
+
+/// The examples of the README are compiled with the doc tests.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../README.md")]
+struct ReadmeDoctests;

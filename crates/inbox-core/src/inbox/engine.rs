@@ -7,7 +7,9 @@ use std::time::Duration;
 use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
-use crate::store::{Database, Fence, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits};
+use crate::store::{
+    Database, Fence, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
+};
 use crate::subscription::ReadContext;
 
 use super::builder::Inbox;
@@ -91,7 +93,12 @@ impl<Db: Database> Engine<Db> {
     ///
     /// # Errors
     /// If the database refuses, or a transaction of the previous owner is still open: try again.
-    pub async fn take_over(&self, topic: &Topic, partition: Partition, first: Offset) -> Result<Owner, StoreError> {
+    pub async fn take_over(
+        &self,
+        topic: &Topic,
+        partition: Partition,
+        first: Offset,
+    ) -> Result<Owner, StoreError> {
         let consumers: Vec<_> = self
             .lanes
             .subscriptions()
@@ -162,7 +169,9 @@ impl<Db: Database> Engine<Db> {
         let flushes: Vec<Flush> = flushes.into_iter().map(|request| self.resolve(request)).collect();
         let flushed = self
             .offsets
-            .run(move |conn| Box::pin(async move { Db::flush(conn, &TransactionLimits::OWN, &flushes).await }))
+            .run(move |conn| {
+                Box::pin(async move { Db::flush(conn, &TransactionLimits::OWN, &flushes).await })
+            })
             .await;
         self.told_health(flushed).await
     }
@@ -175,7 +184,11 @@ impl<Db: Database> Engine<Db> {
             watermarks: request
                 .watermarks
                 .iter()
-                .map(|&(index, watermark, time)| FlushWatermark { subscription: subscriptions[index].id, watermark, time })
+                .map(|&(index, watermark, time)| FlushWatermark {
+                    subscription: subscriptions[index].id,
+                    watermark,
+                    time,
+                })
                 .collect(),
         }
     }

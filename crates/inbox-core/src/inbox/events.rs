@@ -61,7 +61,10 @@ impl Ended {
 
 impl fmt::Debug for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ended").field("offset", &self.offset()).field("end", &self.end).finish_non_exhaustive()
+        f.debug_struct("Ended")
+            .field("offset", &self.offset())
+            .field("end", &self.end)
+            .finish_non_exhaustive()
     }
 }
 

@@ -27,7 +27,15 @@ impl Owner {
         flush_number: i64,
         watermarks: Vec<(usize, Offset)>,
     ) -> Self {
-        Self { topic, partition, fence, incarnation, flush_number, watermarks, stopped: AtomicBool::new(false) }
+        Self {
+            topic,
+            partition,
+            fence,
+            incarnation,
+            flush_number,
+            watermarks,
+            stopped: AtomicBool::new(false),
+        }
     }
 
     /// The topic.

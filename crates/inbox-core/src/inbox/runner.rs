@@ -105,7 +105,12 @@ impl<H: Subscription, Way> Handling<H, Way> {
     }
 
     fn typed<'a>(messages: &[&'a AnyMessage]) -> Vec<&'a Message<H::Payload>> {
-        messages.iter().map(|message| message.0.as_any().downcast_ref().expect("a runner gets only the messages it has read")).collect()
+        messages
+            .iter()
+            .map(|message| {
+                message.0.as_any().downcast_ref().expect("a runner gets only the messages it has read")
+            })
+            .collect()
     }
 }
 

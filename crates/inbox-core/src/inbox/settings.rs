@@ -107,15 +107,24 @@ impl Settings {
         let zero_count = counts.iter().find(|(_, value)| *value == 0).map(|(name, _)| *name);
         let zero_duration = durations.iter().find(|(_, value)| value.is_zero()).map(|(name, _)| *name);
         if let Some(name) = zero_count.or(zero_duration) {
-            return Some(format!("{name} is zero: nothing could be done; leave it at its default or raise it"));
+            return Some(format!(
+                "{name} is zero: nothing could be done; leave it at its default or raise it"
+            ));
         }
         let too_long = durations.iter().find(|(_, value)| *value > Duration::from_secs(24 * 3600))?;
-        Some(format!("{} is longer than 24 h: a unit was mistaken, or something would hang for days", too_long.0))
+        Some(format!(
+            "{} is longer than 24 h: a unit was mistaken, or something would hang for days",
+            too_long.0
+        ))
     }
 
     /// The limits of a transaction whose handler may take `time_limit`.
     pub(crate) fn limits(&self, time_limit: Duration) -> TransactionLimits {
-        TransactionLimits { statement: time_limit, lock: self.lock_timeout, idle: time_limit + Self::IDLE_GRACE }
+        TransactionLimits {
+            statement: time_limit,
+            lock: self.lock_timeout,
+            idle: time_limit + Self::IDLE_GRACE,
+        }
     }
 }
 

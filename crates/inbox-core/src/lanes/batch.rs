@@ -112,7 +112,9 @@ fn place_of(end: AttemptEnd, fresh: &[usize]) -> AttemptEnd {
         AttemptEnd::Failed { index, failure, suspect_database } => {
             AttemptEnd::Failed { index: index.map(|at| fresh[at]), failure, suspect_database }
         }
-        AttemptEnd::Panicked { index, reason } => AttemptEnd::Panicked { index: index.map(|at| fresh[at]), reason },
+        AttemptEnd::Panicked { index, reason } => {
+            AttemptEnd::Panicked { index: index.map(|at| fresh[at]), reason }
+        }
         AttemptEnd::TimedOut { index } => AttemptEnd::TimedOut { index: index.map(|at| fresh[at]) },
         end => end,
     }

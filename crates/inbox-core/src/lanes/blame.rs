@@ -46,7 +46,11 @@ impl<Db: Database> Lane<Db> {
             if part.is_empty() {
                 continue;
             }
-            let end = if Waiting::is_burial(&part[0]) { self.bury_part(part).await } else { self.handle_part(part).await };
+            let end = if Waiting::is_burial(&part[0]) {
+                self.bury_part(part).await
+            } else {
+                self.handle_part(part).await
+            };
             match end {
                 PartEnd::Over => {}
                 PartEnd::FailedAlone => failed_alone = true,
@@ -149,7 +153,11 @@ impl<Db: Database> Lane<Db> {
             }
             BatchEnd::Handler(AttemptEnd::TimedOut { .. }) => {
                 let limit = self.subscriptions[unit.subscription].pace.time_limit;
-                self.retry(unit, FailureClass::Transient, &format!("the handler took longer than its time limit of {limit:?}"))
+                self.retry(
+                    unit,
+                    FailureClass::Transient,
+                    &format!("the handler took longer than its time limit of {limit:?}"),
+                )
             }
             BatchEnd::Handler(AttemptEnd::Failed { failure, suspect_database, .. }) => {
                 if suspect_database && !self.health.suspect().await {
@@ -163,7 +171,10 @@ impl<Db: Database> Lane<Db> {
                     }
                     // The connection was lost under it although the database is up.
                     FailureClass::Infrastructure if self.conn.is_none() => {
-                        let error = StoreError::Statement { class: failure.class(), reason: failure.reason().to_owned() };
+                        let error = StoreError::Statement {
+                            class: failure.class(),
+                            reason: failure.reason().to_owned(),
+                        };
                         self.strike_healthy(unit, &error, DeadClass::Crashed)
                     }
                     // The handler says that something else is down.
@@ -175,9 +186,10 @@ impl<Db: Database> Lane<Db> {
                 }
             }
             // Handled before a failure is judged.
-            BatchEnd::Finished(_) | BatchEnd::Fenced(_) | BatchEnd::NoConnection(_) | BatchEnd::Handler(_) => {
-                PartEnd::Again(vec![unit])
-            }
+            BatchEnd::Finished(_)
+            | BatchEnd::Fenced(_)
+            | BatchEnd::NoConnection(_)
+            | BatchEnd::Handler(_) => PartEnd::Again(vec![unit]),
         }
     }
 

@@ -77,7 +77,8 @@ impl Pace {
 
     /// Failures did not recur alone: its batches disturb each other (deadlocks on hot rows).
     pub(super) fn one_at_a_time_for_a_while(&self) {
-        *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now() + Self::ALONE_FOR);
+        *self.alone_until.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Instant::now() + Self::ALONE_FOR);
     }
 
     /// Waits for its turn while only one batch may run at a time.

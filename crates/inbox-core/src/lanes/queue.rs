@@ -44,7 +44,11 @@ struct Blocked<U> {
 
 impl<U: Waiting> Queue<U> {
     pub(super) fn new(subscriptions: usize) -> Self {
-        Self { waiting: (0..subscriptions).map(|_| VecDeque::new()).collect(), blocked: HashMap::new(), next: 0 }
+        Self {
+            waiting: (0..subscriptions).map(|_| VecDeque::new()).collect(),
+            blocked: HashMap::new(),
+            next: 0,
+        }
     }
 
     /// Adds a unit that came after all others of its order.
@@ -73,12 +77,16 @@ impl<U: Waiting> Queue<U> {
     pub(super) fn block(&mut self, unit: U, wait: Duration) {
         let (subscription, order) = place(&unit);
         let due = Instant::now() + wait;
-        let blocked = self.blocked.entry((subscription, order)).or_insert_with(|| Blocked { due, units: VecDeque::new() });
+        let blocked = self
+            .blocked
+            .entry((subscription, order))
+            .or_insert_with(|| Blocked { due, units: VecDeque::new() });
         blocked.due = due;
         // What waited in the common queue came after whatever is blocked already.
         let waiting = &mut self.waiting[subscription];
         if waiting.iter().any(|other| other.order() == order) {
-            let (same, others) = std::mem::take(waiting).into_iter().partition(|other| other.order() == order);
+            let (same, others) =
+                std::mem::take(waiting).into_iter().partition(|other| other.order() == order);
             *waiting = others;
             let same: VecDeque<U> = same;
             blocked.units.extend(same);
@@ -97,7 +105,9 @@ impl<U: Waiting> Queue<U> {
             return Some(vec![unit]);
         }
         let subscriptions = self.waiting.len();
-        let turn = (0..subscriptions).map(|n| (self.next + n) % subscriptions).find(|&n| !self.waiting[n].is_empty())?;
+        let turn = (0..subscriptions)
+            .map(|n| (self.next + n) % subscriptions)
+            .find(|&n| !self.waiting[n].is_empty())?;
         self.next = (turn + 1) % subscriptions;
         Some(self.take_from(turn, limits(turn)))
     }
@@ -143,11 +153,17 @@ impl<U: Waiting> Queue<U> {
         let mut over = Vec::new();
         let mut keep = |units: &mut VecDeque<U>| {
             if units.iter().any(Waiting::is_over) {
-                let (gone, kept): (Vec<U>, VecDeque<U>) =
-                    std::mem::take(units).into_iter().fold((Vec::new(), VecDeque::new()), |(mut gone, mut kept), unit| {
-                        if unit.is_over() { gone.push(unit) } else { kept.push_back(unit) }
+                let (gone, kept): (Vec<U>, VecDeque<U>) = std::mem::take(units).into_iter().fold(
+                    (Vec::new(), VecDeque::new()),
+                    |(mut gone, mut kept), unit| {
+                        if unit.is_over() {
+                            gone.push(unit)
+                        } else {
+                            kept.push_back(unit)
+                        }
                         (gone, kept)
-                    });
+                    },
+                );
                 *units = kept;
                 over.extend(gone);
             }

@@ -42,9 +42,16 @@ impl Waiting for Item {
 /// What happens to a lane's queue.
 #[derive(Clone, Debug)]
 enum Step {
-    Push { subscription: usize, order: u64, burial: bool },
+    Push {
+        subscription: usize,
+        order: u64,
+        burial: bool,
+    },
     /// Take a batch of at most this size; the unit at `fails` (if within) fails once.
-    Run { size: usize, fails: usize },
+    Run {
+        size: usize,
+        fails: usize,
+    },
     Wait,
 }
 
@@ -75,8 +82,14 @@ impl Model {
 
     /// As a lane does it: runs units in order, defers those behind a failed one.
     fn run(&mut self, size: usize, fails: usize) -> bool {
-        let Some(batch) = self.queue.take(|_| BatchLimits { units: size, bytes: usize::MAX }) else { return false };
-        assert!(batch.iter().all(|item| item.burial == batch[0].burial && item.subscription == batch[0].subscription));
+        let Some(batch) = self.queue.take(|_| BatchLimits { units: size, bytes: usize::MAX }) else {
+            return false;
+        };
+        assert!(
+            batch
+                .iter()
+                .all(|item| item.burial == batch[0].burial && item.subscription == batch[0].subscription)
+        );
         for (at, item) in batch.into_iter().enumerate() {
             if self.queue.is_blocked(&item) {
                 self.queue.defer(item);

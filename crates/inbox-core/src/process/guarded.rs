@@ -47,9 +47,14 @@ pub(crate) fn judge(index: Option<usize>, outcome: Outcome, watch: &Watch) -> At
         }
         (outcome, Some(Seen::Error(class, reason))) => {
             let failure = match outcome {
-                Err(failure) if !matches!(class, FailureClass::Infrastructure | FailureClass::Conflict) => failure,
+                Err(failure) if !matches!(class, FailureClass::Infrastructure | FailureClass::Conflict) => {
+                    failure
+                }
                 Err(_) => Failure::of(class, reason),
-                Ok(()) => Failure::of(class, format!("a statement of the handler failed, and the handler went on: {reason}")),
+                Ok(()) => Failure::of(
+                    class,
+                    format!("a statement of the handler failed, and the handler went on: {reason}"),
+                ),
             };
             let suspect_database = is_suspect(class) || is_suspect(failure.class());
             AttemptEnd::Failed { index, failure, suspect_database }
@@ -99,7 +104,10 @@ mod tests {
     async fn a_panic_and_an_endless_wait_end() {
         let limit = Duration::from_secs(1);
         let panicked = guarded(async { panic!("boom {}", 1) }, limit).await;
-        assert!(matches!(&panicked, Err(AttemptEnd::Panicked { reason, .. }) if reason == "boom 1"), "{panicked:?}");
+        assert!(
+            matches!(&panicked, Err(AttemptEnd::Panicked { reason, .. }) if reason == "boom 1"),
+            "{panicked:?}"
+        );
         let endless = guarded(std::future::pending(), limit).await;
         assert!(matches!(endless, Err(AttemptEnd::TimedOut { .. })));
     }

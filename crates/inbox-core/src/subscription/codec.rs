@@ -43,7 +43,9 @@ pub trait Payload<T>: Send + Sync + 'static {
 
 impl<T, C: Codec<T>> Payload<T> for C {
     fn decode_value(&self, value: Option<&[u8]>) -> Result<T, DecodeError> {
-        let value = value.ok_or("the value is null (a tombstone): where tombstones mean something, let the payload be an Option")?;
+        let value = value.ok_or(
+            "the value is null (a tombstone): where tombstones mean something, let the payload be an Option",
+        )?;
         self.decode(value)
     }
 

@@ -102,7 +102,10 @@ impl<P: 'static> Definition<P> {
         } else if self.topics.is_empty() {
             "it names no topic: add `topic = \"…\"`".into()
         } else if let Some(topic) = self.topics.iter().find(|topic| topic_is_bad(topic.as_str())) {
-            format!("{:?} cannot be a topic's name: 1 to 249 of ASCII letters, digits, '.', '_' and '-'", topic.as_str())
+            format!(
+                "{:?} cannot be a topic's name: 1 to 249 of ASCII letters, digits, '.', '_' and '-'",
+                topic.as_str()
+            )
         } else if self.id.is_none() {
             "it does not say where message ids come from: add `id = header(\"…\")`, `cloud_event`, `payload(field)` or `offset`".into()
         } else if self.key.is_none() {

@@ -54,7 +54,9 @@ impl<P: Send + Sync + 'static> Definition<P> {
             Ok(Ok(None)) => return Read::Ignored,
             Ok(Ok(Some(message))) => return Read::Message(message),
             Ok(Err(refusal)) => refusal,
-            Err(panic) => (DeadClass::Undecodable, format!("reading the record panicked: {}", panic_text(&*panic))),
+            Err(panic) => {
+                (DeadClass::Undecodable, format!("reading the record panicked: {}", panic_text(&*panic)))
+            }
         };
         let (class, reason) = refusal;
         let id = id.unwrap_or_else(|| offset_id(record, context));
@@ -89,13 +91,21 @@ impl<P: Send + Sync + 'static> Definition<P> {
             .map_err(|error| (DeadClass::Undecodable, error.to_string()))?;
         if let IdSource::Payload { field, .. } = id_source {
             *found_id = Some(usable((field.read)(&payload)).ok_or_else(|| {
-                (DeadClass::NoId, format!("the payload field `{}` that names the message is missing or empty", field.name))
+                (
+                    DeadClass::NoId,
+                    format!("the payload field `{}` that names the message is missing or empty", field.name),
+                )
             })?);
         }
         if let KeySource::Payload { field, .. } = key_source {
-            *found_key = Some((field.read)(&payload).map(|key| BusinessKey::new(key.as_bytes())).ok_or_else(
-                || (DeadClass::NoKey, format!("the payload field `{}` that is the business key is missing", field.name)),
-            )?);
+            *found_key = Some(
+                (field.read)(&payload).map(|key| BusinessKey::new(key.as_bytes())).ok_or_else(|| {
+                    (
+                        DeadClass::NoKey,
+                        format!("the payload field `{}` that is the business key is missing", field.name),
+                    )
+                })?,
+            );
         }
         let id = found_id.clone().unwrap_or_else(|| offset_id(record, context));
         Ok(Some(Message::new(payload, id, found_key.clone(), Arc::clone(record))))
@@ -110,16 +120,27 @@ impl<P> IdSource<P> {
         }
     }
 
-    fn without_payload(&self, record: &Record, context: &ReadContext<'_>) -> Option<Result<MessageId, Refusal>> {
+    fn without_payload(
+        &self,
+        record: &Record,
+        context: &ReadContext<'_>,
+    ) -> Option<Result<MessageId, Refusal>> {
         let no_id = |what: String| (DeadClass::NoId, what);
         match self {
-            Self::Header(name) => Some(usable(record.headers.get_str(name).map(Cow::Borrowed)).ok_or_else(|| {
-                no_id(format!("the header `{name}` that names the message is missing, empty or not UTF-8"))
-            })),
+            Self::Header(name) => {
+                Some(usable(record.headers.get_str(name).map(Cow::Borrowed)).ok_or_else(|| {
+                    no_id(format!(
+                        "the header `{name}` that names the message is missing, empty or not UTF-8"
+                    ))
+                }))
+            }
             Self::CloudEvent => {
                 let id = record.headers.get_str("ce_id").filter(|id| !id.is_empty());
                 // A source is a URI reference, which has no white space: a space keeps the two apart.
-                let source = record.headers.get_str("ce_source").filter(|s| !s.is_empty() && !s.contains(char::is_whitespace));
+                let source = record
+                    .headers
+                    .get_str("ce_source")
+                    .filter(|s| !s.is_empty() && !s.contains(char::is_whitespace));
                 Some(match (source, id) {
                     (Some(source), Some(id)) => Ok(MessageId::new(format!("{source} {id}"))),
                     _ => Err(no_id("`ce_id` or `ce_source` is missing, empty or malformed".into())),
@@ -153,14 +174,20 @@ fn check_limits(record: &Record, context: &ReadContext<'_>) -> Result<(), Refusa
     let size = record.size();
     if size > context.max_record_bytes {
         let limit = context.max_record_bytes;
-        return Err((DeadClass::Oversized, format!("the record has {size} bytes, more than max_record_bytes = {limit}")));
+        return Err((
+            DeadClass::Oversized,
+            format!("the record has {size} bytes, more than max_record_bytes = {limit}"),
+        ));
     }
     if let Some(Timestamp(time)) = record.timestamp {
         let Timestamp(now) = Timestamp::now();
         let skew = i64::try_from(context.max_clock_skew.as_millis()).unwrap_or(i64::MAX);
         if time > now.saturating_add(skew) {
             let ahead = (time - now) / 1000;
-            return Err((DeadClass::FutureDated, format!("its timestamp lies {ahead} s in the future, more than max_clock_skew")));
+            return Err((
+                DeadClass::FutureDated,
+                format!("its timestamp lies {ahead} s in the future, more than max_clock_skew"),
+            ));
         }
     }
     Ok(())

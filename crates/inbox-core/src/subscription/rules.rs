@@ -93,7 +93,9 @@ impl<P> fmt::Display for IdSource<P> {
             Self::Header(name) => write!(f, "header({name})"),
             Self::CloudEvent => f.write_str("cloud_event"),
             Self::Payload { field, tombstone: None } => write!(f, "payload({})", field.name),
-            Self::Payload { field, tombstone: Some(or) } => write!(f, "payload({}, tombstone = {or})", field.name),
+            Self::Payload { field, tombstone: Some(or) } => {
+                write!(f, "payload({}, tombstone = {or})", field.name)
+            }
             Self::Offset => f.write_str("offset"),
         }
     }
@@ -149,7 +151,9 @@ impl<P> fmt::Display for KeySource<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Payload { field, tombstone: None } => write!(f, "payload({})", field.name),
-            Self::Payload { field, tombstone: Some(or) } => write!(f, "payload({}, tombstone = {or})", field.name),
+            Self::Payload { field, tombstone: Some(or) } => {
+                write!(f, "payload({}, tombstone = {or})", field.name)
+            }
             Self::Record => f.write_str("record"),
             Self::Partition => f.write_str("partition"),
         }

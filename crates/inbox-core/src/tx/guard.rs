@@ -22,8 +22,20 @@ impl Dialect {
 }
 
 const REFUSED: &[&str] = &[
-    "BEGIN", "START", "COMMIT", "END", "ROLLBACK", "ABORT", "SAVEPOINT", "RELEASE", "PREPARE", "EXECUTE", "DEALLOCATE",
-    "SET", "RESET", "DISCARD",
+    "BEGIN",
+    "START",
+    "COMMIT",
+    "END",
+    "ROLLBACK",
+    "ABORT",
+    "SAVEPOINT",
+    "RELEASE",
+    "PREPARE",
+    "EXECUTE",
+    "DEALLOCATE",
+    "SET",
+    "RESET",
+    "DISCARD",
 ];
 
 #[cfg(feature = "sqlite")]

@@ -24,7 +24,8 @@ pub(crate) use watch::{Seen, Watch};
 use crate::store::Database;
 
 /// Several statements in one text could end the transaction unseen.
-const NO_BATCH_EXECUTE: &str = "a handler cannot use batch_execute: send each statement with diesel's execute";
+const NO_BATCH_EXECUTE: &str =
+    "a handler cannot use batch_execute: send each statement with diesel's execute";
 
 /// An open transaction: hand it to diesel's `execute`, `load`, `get_result` and friends.
 ///

@@ -72,6 +72,8 @@ impl<'a> AsyncConnectionCore for Tx<'a, Postgres> {
         T: QueryFragment<Pg> + QueryId + 'query,
     {
         let mut conn: &'a AsyncPgConnection = self.inner.conn;
-        sent(self.pass(&source), &self.watch, |sql| conn.execute_returning_count(Prepared::rendered(source, sql)))
+        sent(self.pass(&source), &self.watch, |sql| {
+            conn.execute_returning_count(Prepared::rendered(source, sql))
+        })
     }
 }

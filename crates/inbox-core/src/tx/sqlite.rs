@@ -101,7 +101,8 @@ impl AsyncConnectionCore for Tx<'_, Sqlite> {
         let query = source.as_query();
         let passed = self.pass(&query);
         let conn = &mut *self.inner.conn;
-        let sent = sent(passed, &self.watch, |sql| AsyncConnectionCore::load(conn, Prepared::rendered(query, sql)));
+        let sent =
+            sent(passed, &self.watch, |sql| AsyncConnectionCore::load(conn, Prepared::rendered(query, sql)));
         InTurn::new(WatchedLoad(sent), &self.watch)
     }
 
@@ -114,7 +115,8 @@ impl AsyncConnectionCore for Tx<'_, Sqlite> {
     {
         let passed = self.pass(&source);
         let conn = &mut *self.inner.conn;
-        let sent = sent(passed, &self.watch, |sql| conn.execute_returning_count(Prepared::rendered(source, sql)));
+        let sent =
+            sent(passed, &self.watch, |sql| conn.execute_returning_count(Prepared::rendered(source, sql)));
         InTurn::new(sent, &self.watch)
     }
 }

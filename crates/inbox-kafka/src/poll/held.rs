@@ -99,7 +99,8 @@ impl Running {
         if !ended.end().is_finished() {
             return;
         }
-        if let Some((_, tracker)) = self.trackers.iter_mut().find(|(index, _)| *index == ended.subscription()) {
+        if let Some((_, tracker)) = self.trackers.iter_mut().find(|(index, _)| *index == ended.subscription())
+        {
             tracker.finish(ended.offset());
         }
         if let Ok(at) = self.unfinished.binary_search_by_key(&ended.offset(), |(offset, _, _)| *offset) {

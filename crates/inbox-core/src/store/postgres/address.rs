@@ -61,7 +61,8 @@ impl Address {
         let (rest, mode, root) = take_tls_settings(url)?;
         let mut config = Config::from_str(&rest).map_err(|error| {
             // The driver's error may quote the address, and with it a password: name the cause only.
-            let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            let cause =
+                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             StoreError::Address(format!("{cause}: write postgres://user:password@host:port/database"))
         })?;
         if config.get_connect_timeout().is_none() {
@@ -142,7 +143,9 @@ fn percent_decoded(value: &str, in_url: bool) -> Result<String, StoreError> {
         }
         let hex = tail.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
         let byte = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
-        bytes.push(byte.ok_or_else(|| StoreError::Address("sslrootcert is not percent-encoded rightly".into()))?);
+        bytes.push(
+            byte.ok_or_else(|| StoreError::Address("sslrootcert is not percent-encoded rightly".into()))?,
+        );
         rest = &tail[2..];
     }
     String::from_utf8(bytes).map_err(|_| StoreError::Address("sslrootcert is not UTF-8".into()))
@@ -154,9 +157,10 @@ mod tests {
 
     #[test]
     fn tls_settings_are_taken_out_of_both_forms() {
-        let (rest, mode, root) =
-            take_tls_settings("postgres://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem")
-                .expect("a good address");
+        let (rest, mode, root) = take_tls_settings(
+            "postgres://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem",
+        )
+        .expect("a good address");
         assert_eq!((rest.as_str(), mode), ("postgres://u@h/d?connect_timeout=3", SslMode::VerifyFull));
         assert_eq!(root, Some(PathBuf::from("/tmp/ca.pem")));
 

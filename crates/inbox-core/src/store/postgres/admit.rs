@@ -104,7 +104,8 @@ where
     Q: Query<SqlType = diesel::sql_types::Untyped> + QueryFragment<Pg> + QueryId + Send,
 {
     let (mut first, mut second) = (conn, conn);
-    let (started, answers) = join(first.batch_execute(begin), Prepared::of(admission).load(&mut second)).await;
+    let (started, answers) =
+        join(first.batch_execute(begin), Prepared::of(admission).load(&mut second)).await;
     started?;
     Ok(answers?)
 }

@@ -49,8 +49,10 @@ pub(super) async fn flush(
     let ids: Vec<i32> = flushes.iter().map(|flush| flush.fence.partition.0).collect();
     let epochs: Vec<Uuid> = flushes.iter().map(|flush| flush.fence.epoch.as_uuid()).collect();
     let numbers: Vec<i64> = flushes.iter().map(|flush| flush.number).collect();
-    let rows: Vec<_> =
-        flushes.iter().flat_map(|flush| flush.watermarks.iter().map(|w| (flush.fence.partition.0, w))).collect();
+    let rows: Vec<_> = flushes
+        .iter()
+        .flat_map(|flush| flush.watermarks.iter().map(|w| (flush.fence.partition.0, w)))
+        .collect();
     let partitions: Vec<i32> = rows.iter().map(|(partition, _)| *partition).collect();
     let subscriptions: Vec<i32> = rows.iter().map(|(_, w)| w.subscription.0).collect();
     let watermarks: Vec<i64> = rows.iter().map(|(_, w)| w.watermark.0).collect();

@@ -1,7 +1,7 @@
 //! `PostgreSQL` 14 or later.
 
-mod admit;
 mod address;
+mod admit;
 mod bury;
 mod commit;
 mod connection;
@@ -26,8 +26,8 @@ use crate::process::{self, Attempt, AttemptEnd};
 use crate::tx::PgInner;
 
 use super::{
-    Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError, Registration, Store, StoreError,
-    TakeOver, TakenOver, TransactionLimits,
+    Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError, Registration,
+    Store, StoreError, TakeOver, TakenOver, TransactionLimits,
 };
 
 use self::address::Address;

@@ -91,7 +91,8 @@ impl ServerCertVerifier for Verifier {
                 verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
             }
             Trust::Authority(verifier) => {
-                match verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
+                match verifier.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+                {
                     // The name is checked last: everything else held.
                     Err(Error::InvalidCertificate(
                         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },

@@ -24,8 +24,8 @@ use crate::identity::SubscriptionId;
 use crate::tx::SqliteInner;
 
 use super::{
-    Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError, Registration, Store, StoreError,
-    TakeOver, TakenOver, TransactionLimits,
+    Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError, Registration,
+    Store, StoreError, TakeOver, TakenOver, TransactionLimits,
 };
 
 use self::file::DatabaseFile;
