@@ -35,8 +35,9 @@ pub enum FailureClass {
     /// The database chose this transaction as the victim of a conflict: tried again at once first,
     /// then like a transient failure.
     Conflict,
-    /// The database or network is at fault, not the message: partitions pause until a probe
-    /// succeeds, no attempt is counted.
+    /// Something that all messages depend on is at fault, not the message; no attempt is counted. The
+    /// database is probed: if it is down, partitions pause until a probe succeeds; if it is up, the message is
+    /// tried again after a second.
     Infrastructure,
     /// The driver does not say whose fault it is (deadlock, lock or statement time-out, disk full
     /// and shutdown all arrive so): a probe of the database decides between transient and
@@ -69,8 +70,7 @@ impl Failure {
         Self::of(FailureClass::Transient, reason)
     }
 
-    /// Something all messages depend on is down: partitions pause until the database answers a
-    /// probe; no attempt is counted.
+    /// Something all messages depend on is down: see [`FailureClass::Infrastructure`].
     pub fn infrastructure(reason: impl fmt::Display) -> Self {
         Self::of(FailureClass::Infrastructure, reason)
     }

@@ -52,7 +52,7 @@ pub struct Settings {
     pub drain_limit: Duration,
     /// The first wait after a transient failure. Default 100 ms; it doubles each time, with jitter.
     pub retry_base: Duration,
-    /// The longest wait between two attempts. Default 30 s.
+    /// Where the doubling of that wait ends. Default 30 s; jitter adds up to as much again.
     pub retry_cap: Duration,
     /// How often a database that does not answer is probed, at most. Default 5 s; the first probes
     /// come sooner.
