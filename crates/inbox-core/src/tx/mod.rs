@@ -34,11 +34,14 @@ const NO_BATCH_EXECUTE: &str =
 /// ```
 ///
 /// - It cannot begin, commit or roll back: that is the inbox's to do. Statements whose first word is
-///   transaction control, SET, RESET, DISCARD, PREPARE, DEALLOCATE or EXECUTE are refused, and so is
-///   `batch_execute`. A refused statement fails the attempt.
+///   transaction control, SET, RESET, DISCARD, PREPARE, DEALLOCATE or EXECUTE are refused (on `SQLite`
+///   also PRAGMA, ATTACH, DETACH and VACUUM), and so is `batch_execute`. A refused statement fails
+///   the attempt.
 /// - It sees every error of a statement and of a row stream: an error that the handler swallows
-///   fails the attempt all the same, because the database has given the transaction up. To go on
-///   after an error, put the statement between [`Tx::savepoint`] and [`Tx::rollback_to`].
+///   fails the attempt all the same, and what is sent after it is refused. To go on after an error,
+///   put the statement between [`Tx::savepoint`] and [`Tx::rollback_to`].
+/// - On `SQLite` a statement runs to its end on another thread: one that is dropped before its
+///   answer came (by a `select!` or time-out of the handler's own) fails the attempt.
 /// - Statements are prepared once per connection, by their text.
 ///
 /// Handlers of one batch share the connection as long as each sends one statement. The first second
