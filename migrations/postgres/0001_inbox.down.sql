@@ -1,9 +1,10 @@
 -- Removes every receipt: after this, each message Kafka still has takes effect again.
 DROP FUNCTION inbox.prove(text);
-DROP FUNCTION inbox.admit_patiently(text, integer, uuid, integer, uuid, bigint, integer);
-DROP FUNCTION inbox.admit_one(text, integer, uuid, integer, uuid, bigint, integer);
-DROP FUNCTION inbox.admit_many(text, integer[], uuid[], integer, uuid[], integer[], bigint[], integer[]);
+DROP FUNCTION inbox.admit_patiently(text, text, text, text, integer, uuid, integer, uuid, bigint, integer);
+DROP FUNCTION inbox.admit_one(text, text, text, text, integer, uuid, integer, uuid, bigint, integer);
+DROP FUNCTION inbox.admit_many(text, text, text, text, integer[], uuid[], integer, uuid[], integer[], bigint[], integer[]);
 DROP FUNCTION inbox.fence(text, integer[], uuid[]);
+DROP FUNCTION inbox.limit_transaction(text, text, text);
 DROP TABLE inbox.probe;
 DROP TABLE inbox.messages;
 DROP TABLE inbox.watermarks;

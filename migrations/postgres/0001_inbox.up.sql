@@ -90,6 +90,20 @@ CREATE TABLE inbox.probe (
 );
 INSERT INTO inbox.probe DEFAULT VALUES;
 
+-- What holds in every transaction of the inbox, local to it, whatever the server's settings are and
+-- whoever gets the connection from a pooler afterwards. Limits are in milliseconds. Waits for locks
+-- and for the client are limited from this statement on, the time of a statement from the next.
+CREATE FUNCTION inbox.limit_transaction(statement_limit text, lock_limit text, idle_limit text) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'on', true),
+        set_config('client_connection_check_interval', '500', true),
+        set_config('statement_timeout', statement_limit, true),
+        set_config('lock_timeout', lock_limit, true),
+        set_config('idle_in_transaction_session_timeout', idle_limit, true);
+END
+$$;
+
 -- The fence (P4). Locks every partition of the batch in shared mode, then reads their epochs, and
 -- answers with the partitions whose epoch is another. The order matters: READ COMMITTED gives each
 -- statement of a volatile function a fresh snapshot, so an epoch raised before the lock was granted
@@ -127,14 +141,16 @@ $$;
 -- What was inserted is collected, and the rest looked up in a later statement: a redelivery of the
 -- very same offset is a conflict like any other. `ids` come sorted, or batches would deadlock.
 CREATE FUNCTION inbox.admit_many(
-    mark text, partitions integer[], epochs uuid[], subscription integer,
+    mark text, statement_limit text, lock_limit text, idle_limit text, partitions integer[], epochs uuid[], subscription integer,
     ids uuid[], id_partitions integer[], offsets bigint[], fingerprints integer[]
 ) RETURNS TABLE (ordinal integer, answer integer)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    lost integer[] := inbox.fence(mark, partitions, epochs);
+    lost integer[];
     inserted uuid[];
 BEGIN
+    PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
+    lost := inbox.fence(mark, partitions, epochs);
     IF cardinality(lost) > 0 THEN
         RETURN QUERY SELECT unnest(lost), -1;
         RETURN;
@@ -163,7 +179,7 @@ $$;
 -- The same for one message, without arrays: they cost a third of a small transaction.
 -- Answers -3 when the message is fresh.
 CREATE FUNCTION inbox.admit_one(
-    mark text, id_partition integer, partition_epoch uuid, subscription integer,
+    mark text, statement_limit text, lock_limit text, idle_limit text, id_partition integer, partition_epoch uuid, subscription integer,
     id uuid, id_offset bigint, id_fingerprint integer
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
@@ -174,6 +190,7 @@ BEGIN
         RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
+    PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
     PERFORM pg_advisory_xact_lock_shared(1768841832, id_partition);
     PERFORM FROM inbox.partitions p WHERE p.id = id_partition AND p.epoch = partition_epoch;
     IF NOT FOUND THEN
@@ -196,12 +213,12 @@ $$;
 -- longer than the lock time-out" (-4) from every other error. The exception block costs a
 -- subtransaction, so the good path does without it.
 CREATE FUNCTION inbox.admit_patiently(
-    mark text, id_partition integer, partition_epoch uuid, subscription integer,
+    mark text, statement_limit text, lock_limit text, idle_limit text, id_partition integer, partition_epoch uuid, subscription integer,
     id uuid, id_offset bigint, id_fingerprint integer
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    RETURN inbox.admit_one(mark, id_partition, partition_epoch, subscription, id, id_offset, id_fingerprint);
+    RETURN inbox.admit_one(mark, statement_limit, lock_limit, idle_limit, id_partition, partition_epoch, subscription, id, id_offset, id_fingerprint);
 EXCEPTION WHEN lock_not_available THEN
     RETURN -4;
 END

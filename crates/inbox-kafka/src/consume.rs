@@ -62,25 +62,24 @@ impl<Db: Database> Consume<Db> {
         let connected = spawn_blocking(move || preflight::connect(&config, &topics)).await;
         let (mut consumer, cluster) = connected.map_err(|error| Error::Broken(error.to_string()))??;
 
-        let (sender, wakes) = channel();
-        let waker = Waker::default();
-        let wake = Wakes { sender, waker: waker.clone() };
+        let (sender, received) = channel();
+        let wakes = Wakes { sender, waker: Waker::default() };
         let events = {
-            let wake = wake.clone();
-            Events::new(move |event| wake.send(Wake::Engine(event)))
+            let wakes = wakes.clone();
+            Events::new(move |event| wakes.send(Wake::Engine(event)))
         };
         let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, events).await?);
         {
-            let waker = waker.clone();
+            let waker = wakes.waker.clone();
             consumer.set_nonempty_callback(move || waker.wake());
         }
         let (ended, mut end) = oneshot::channel();
-        let stop = StopOnDrop(wake.clone());
-        let poll = Poll::new(Arc::new(consumer), Arc::clone(&engine), Handle::current(), wakes, wake);
+        let stop = StopOnDrop(wakes.clone());
+        let poll = Poll::new(Arc::new(consumer), Arc::clone(&engine), Handle::current(), received, wakes);
         std::thread::Builder::new()
             .name("inbox-poll".into())
             .spawn(move || {
-                waker.is_this_thread();
+                poll.wakes_this_thread();
                 let names: Vec<&str> = names.iter().map(String::as_str).collect();
                 let _ = ended.send(poll.run(&names));
             })

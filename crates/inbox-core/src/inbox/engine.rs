@@ -165,18 +165,18 @@ impl<Db: Database> Engine<Db> {
     ///
     /// # Errors
     /// If the database refuses: nothing was written, or its answer was lost.
-    pub async fn flush(&self, flushes: Vec<FlushRequest>) -> Result<Vec<Flushed>, StoreError> {
-        let flushes: Vec<Flush> = flushes.into_iter().map(|request| self.resolve(request)).collect();
-        let flushed = self
+    pub async fn flush(&self, flushes: &[FlushRequest]) -> Result<Vec<Flushed>, StoreError> {
+        let flushes: Vec<Flush> = flushes.iter().map(|request| self.resolve(request)).collect();
+        let answer = self
             .offsets
             .run(move |conn| {
                 Box::pin(async move { Db::flush(conn, &TransactionLimits::OWN, &flushes).await })
             })
             .await;
-        self.told_health(flushed).await
+        self.told_health(answer).await
     }
 
-    fn resolve(&self, request: FlushRequest) -> Flush {
+    fn resolve(&self, request: &FlushRequest) -> Flush {
         let subscriptions = self.lanes.subscriptions();
         Flush {
             fence: request.owner.fence(),

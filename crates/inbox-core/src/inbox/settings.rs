@@ -33,7 +33,7 @@ pub struct Settings {
     pub time_limit: Duration,
     /// How long a statement may wait for a lock. Default 10 s.
     pub lock_timeout: Duration,
-    /// Records read but not yet below the watermark, over all partitions, at most. Default 20,000.
+    /// Records read but not yet below the watermark, over all partitions, at most. Default 40,000.
     /// It bounds memory and what a crash repeats.
     pub max_in_flight: usize,
     /// Bytes of records read but not yet finished, over all partitions, at most. Default 32 MiB.
@@ -68,10 +68,10 @@ impl Default for Settings {
             batch_time: Duration::from_millis(500),
             time_limit: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(10),
-            max_in_flight: 20_000,
+            max_in_flight: 40_000,
             max_in_flight_bytes: 32 << 20,
             max_record_bytes: 8 << 20,
-            max_clock_skew: Duration::from_secs(24 * 3600),
+            max_clock_skew: Duration::from_hours(24),
             flush_interval: Duration::from_secs(1),
             drain_limit: Duration::from_secs(20),
             retry_base: Duration::from_millis(100),
@@ -111,7 +111,7 @@ impl Settings {
                 "{name} is zero: nothing could be done; leave it at its default or raise it"
             ));
         }
-        let too_long = durations.iter().find(|(_, value)| *value > Duration::from_secs(24 * 3600))?;
+        let too_long = durations.iter().find(|(_, value)| *value > Duration::from_hours(24))?;
         Some(format!(
             "{} is longer than 24 h: a unit was mistaken, or something would hang for days",
             too_long.0

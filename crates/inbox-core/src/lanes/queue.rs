@@ -157,9 +157,9 @@ impl<U: Waiting> Queue<U> {
                     (Vec::new(), VecDeque::new()),
                     |(mut gone, mut kept), unit| {
                         if unit.is_over() {
-                            gone.push(unit)
+                            gone.push(unit);
                         } else {
-                            kept.push_back(unit)
+                            kept.push_back(unit);
                         }
                         (gone, kept)
                     },

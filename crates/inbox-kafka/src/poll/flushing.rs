@@ -45,7 +45,7 @@ impl<Db: Database> Poll<Db> {
         self.flushing = Some(requests.clone());
         let (engine, wakes) = (Arc::clone(&self.engine), self.wakes.clone());
         self.runtime.spawn(async move {
-            let result = engine.flush(requests).await;
+            let result = engine.flush(&requests).await;
             wakes.send(Wake::Flushed(result));
         });
     }

@@ -79,6 +79,11 @@ impl<Db: Database> Poll<Db> {
         }
     }
 
+    /// From now on a wake unparks the current thread.
+    pub(crate) fn wakes_this_thread(&self) {
+        self.wakes.waker.is_this_thread();
+    }
+
     /// Polls until it is stopped or cannot go on. Everything is given back before it returns.
     pub(crate) fn run(mut self, topics: &[&str]) -> Result<(), Error> {
         let result = match self.consumer.subscribe(topics) {

@@ -16,6 +16,7 @@ use crate::store::{
 
 use super::PgConn;
 use super::commit::rollback;
+use super::connection::limits_in_millis;
 
 const FENCED: i32 = -1;
 const VANISHED: i32 = -2;
@@ -36,10 +37,11 @@ pub(super) async fn admit(
     limits: &TransactionLimits,
     admission: &Admission,
 ) -> Result<Admitted, StoreError> {
-    let begin = conn.begin_sql(limits);
+    let begin = conn.begin_sql();
+    let limits = limits_in_millis(limits);
     let answers = match (admission.fences.as_slice(), admission.messages.as_slice()) {
-        ([fence], [message]) => admit_one(conn, &begin, admission, *fence, message).await?,
-        _ => admit_many(conn, &begin, admission).await?,
+        ([fence], [message]) => admit_one(conn, &begin, limits, admission, *fence, message).await?,
+        _ => admit_many(conn, &begin, limits, admission).await?,
     };
     match read(&answers) {
         Ok(Admitted::Open(conflicts)) => Ok(Admitted::Open(conflicts)),
@@ -54,20 +56,24 @@ pub(super) async fn admit(
 async fn admit_one(
     conn: &PgConn,
     begin: &str,
+    [statement, lock, idle]: [String; 3],
     admission: &Admission,
     fence: Fence,
     message: &Admit,
 ) -> Result<Vec<Answer>, StoreError> {
     // Ordinals count from 1, and a lost partition is told by its number, as in the form for many.
     let sql = if admission.patient {
-        "SELECT CASE a.answer WHEN -1 THEN $2 ELSE 1 END AS ordinal, a.answer \
-         FROM inbox.admit_patiently($1, $2, $3, $4, $5, $6, $7) AS a (answer)"
+        "SELECT CASE a.answer WHEN -1 THEN $5 ELSE 1 END AS ordinal, a.answer \
+         FROM inbox.admit_patiently($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS a (answer)"
     } else {
-        "SELECT CASE a.answer WHEN -1 THEN $2 ELSE 1 END AS ordinal, a.answer \
-         FROM inbox.admit_one($1, $2, $3, $4, $5, $6, $7) AS a (answer)"
+        "SELECT CASE a.answer WHEN -1 THEN $5 ELSE 1 END AS ordinal, a.answer \
+         FROM inbox.admit_one($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS a (answer)"
     };
     let query = sql_query(sql)
         .bind::<Text, _>(conn.mark())
+        .bind::<Text, _>(statement)
+        .bind::<Text, _>(lock)
+        .bind::<Text, _>(idle)
         .bind::<Integer, _>(fence.partition.0)
         .bind::<SqlUuid, _>(fence.epoch.as_uuid())
         .bind::<Integer, _>(admission.subscription.0)
@@ -77,7 +83,12 @@ async fn admit_one(
     sent_after(&conn.conn, begin, query).await
 }
 
-async fn admit_many(conn: &PgConn, begin: &str, admission: &Admission) -> Result<Vec<Answer>, StoreError> {
+async fn admit_many(
+    conn: &PgConn,
+    begin: &str,
+    [statement, lock, idle]: [String; 3],
+    admission: &Admission,
+) -> Result<Vec<Answer>, StoreError> {
     let messages = &admission.messages;
     let partitions: Vec<i32> = admission.fences.iter().map(|fence| fence.partition.0).collect();
     let epochs: Vec<Uuid> = admission.fences.iter().map(|fence| fence.epoch.as_uuid()).collect();
@@ -85,15 +96,20 @@ async fn admit_many(conn: &PgConn, begin: &str, admission: &Admission) -> Result
     let id_partitions: Vec<i32> = messages.iter().map(|message| message.partition.0).collect();
     let offsets: Vec<i64> = messages.iter().map(|message| message.offset.0).collect();
     let fingerprints: Vec<i32> = messages.iter().map(|message| message.fingerprint).collect();
-    let query = sql_query("SELECT ordinal, answer FROM inbox.admit_many($1, $2, $3, $4, $5, $6, $7, $8)")
-        .bind::<Text, _>(conn.mark())
-        .bind::<Array<Integer>, _>(partitions)
-        .bind::<Array<SqlUuid>, _>(epochs)
-        .bind::<Integer, _>(admission.subscription.0)
-        .bind::<Array<SqlUuid>, _>(ids)
-        .bind::<Array<Integer>, _>(id_partitions)
-        .bind::<Array<BigInt>, _>(offsets)
-        .bind::<Array<Integer>, _>(fingerprints);
+    let query = sql_query(
+        "SELECT ordinal, answer FROM inbox.admit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+    )
+    .bind::<Text, _>(conn.mark())
+    .bind::<Text, _>(statement)
+    .bind::<Text, _>(lock)
+    .bind::<Text, _>(idle)
+    .bind::<Array<Integer>, _>(partitions)
+    .bind::<Array<SqlUuid>, _>(epochs)
+    .bind::<Integer, _>(admission.subscription.0)
+    .bind::<Array<SqlUuid>, _>(ids)
+    .bind::<Array<Integer>, _>(id_partitions)
+    .bind::<Array<BigInt>, _>(offsets)
+    .bind::<Array<Integer>, _>(fingerprints);
     sent_after(&conn.conn, begin, query).await
 }
 

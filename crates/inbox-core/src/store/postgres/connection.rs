@@ -74,38 +74,38 @@ impl PgConn {
         &self.mark
     }
 
-    /// The text that begins a transaction and sets its limits and mark, all local to it: poolers
-    /// hand the connection to others afterwards. Whatever the server's defaults are, it is READ
-    /// COMMITTED (the fence reads after its lock), READ WRITE, and waits for its commit to be durable.
-    pub(super) fn begin_sql(&mut self, limits: &TransactionLimits) -> String {
+    /// The text that begins a transaction and marks it as the one that its statements are sent for.
+    /// Whatever the server's defaults are, it is READ COMMITTED, since the fence reads after its lock,
+    /// and READ WRITE. Its limits are set by what follows it: a plain text is parsed each time.
+    pub(super) fn begin_sql(&mut self) -> String {
         if self.kept.overflowed() {
             // The only way to empty the driver's cache is to switch it off and on.
             self.conn.set_prepared_statement_cache_size(CacheSize::Disabled);
             self.conn.set_prepared_statement_cache_size(CacheSize::Unbounded);
         }
         self.mark = Uuid::new_v4().simple().to_string();
-        format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; \
-             SELECT set_config('inbox.mark', '{}', true), \
-             set_config('synchronous_commit', 'on', true), \
-             set_config('client_connection_check_interval', '2000', true), \
-             set_config('statement_timeout', '{}', true), \
-             set_config('lock_timeout', '{}', true), \
-             set_config('idle_in_transaction_session_timeout', '{}', true)",
-            self.mark,
-            millis(limits.statement),
-            millis(limits.lock),
-            millis(limits.idle),
-        )
+        format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL inbox.mark = '{}'", self.mark)
     }
 
+    /// Begins a transaction and limits it.
     pub(super) async fn begin(&mut self, limits: &TransactionLimits) -> Result<(), StoreError> {
-        let sql = self.begin_sql(limits);
+        let begin = self.begin_sql();
+        let [statement, lock, idle] = limits_in_millis(limits);
+        // Not by the function that admission uses: the first migration begins before there is one.
+        let sql = format!(
+            "{begin}; \
+             SET LOCAL synchronous_commit = on; \
+             SET LOCAL client_connection_check_interval = 500; \
+             SET LOCAL statement_timeout = {statement}; \
+             SET LOCAL lock_timeout = {lock}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle}",
+        );
         Ok((&self.conn).batch_execute(&sql).await?)
     }
 }
 
-/// For Postgres's settings: at least 1, because 0 means no limit.
-fn millis(limit: Duration) -> i32 {
-    i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1)
+/// Statement, lock and idle limit for Postgres's settings: at least 1, because 0 means no limit.
+pub(super) fn limits_in_millis(limits: &TransactionLimits) -> [String; 3] {
+    [limits.statement, limits.lock, limits.idle]
+        .map(|limit| i32::try_from(limit.as_millis()).unwrap_or(i32::MAX).max(1).to_string())
 }
