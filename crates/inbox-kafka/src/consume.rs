@@ -70,8 +70,8 @@ impl<Db: Database> Consume<Db> {
         };
         let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, events).await?);
         {
-            let waker = wakes.waker.clone();
-            consumer.set_nonempty_callback(move || waker.wake());
+            let thread = wakes.waker.clone();
+            consumer.set_nonempty_callback(move || thread.wake());
         }
         let (ended, mut end) = oneshot::channel();
         let stop = StopOnDrop(wakes.clone());
