@@ -182,6 +182,10 @@ impl<Db: Database> Lane<Db> {
                         let wait = self.settings.retry_cap.min(Duration::from_secs(1));
                         self.retry_uncounted(unit, wait, failure.reason())
                     }
+                    // Conflicts between batches look so, deadlocks among them.
+                    class @ (FailureClass::Conflict | FailureClass::Unclear) if unit.reruns < Unit::MAX_RERUNS => {
+                        self.rerun(unit, class, failure.reason())
+                    }
                     class => self.retry(unit, class, failure.reason()),
                 }
             }
@@ -196,9 +200,7 @@ impl<Db: Database> Lane<Db> {
     /// The attempt counts; the key waits, the lane goes on with others.
     fn retry(&mut self, mut unit: Unit, class: FailureClass, reason: &str) -> PartEnd {
         unit.attempt = unit.attempt.saturating_add(1);
-        // A victim of a conflict is retried at once, the first time.
-        let at_once = class == FailureClass::Conflict && unit.attempt == 2;
-        let wait = if at_once { Duration::ZERO } else { self.backoff(unit.attempt) };
+        let wait = self.backoff(unit.attempt);
         let subscription = &self.subscriptions[unit.subscription];
         tracing::warn!(
             subscription = %subscription.runner.name(), message_id = %unit.id(), place = %unit.record.place,
@@ -211,6 +213,17 @@ impl<Db: Database> Lane<Db> {
         }
         self.queue.block(unit, wait);
         PartEnd::FailedAlone
+    }
+
+    /// The database gave this message's transaction up, perhaps for the sake of another batch: only
+    /// one runs at a time for a while, and this message again with it. Not counted.
+    fn rerun(&mut self, mut unit: Unit, class: FailureClass, reason: &str) -> PartEnd {
+        unit.reruns += 1;
+        self.subscriptions[unit.subscription].pace.one_at_a_time_for_a_while();
+        // A victim is run again at once, the first time.
+        let at_once = class == FailureClass::Conflict && unit.reruns == 1;
+        let wait = if at_once { Duration::ZERO } else { self.backoff(unit.reruns + 1) };
+        self.retry_uncounted(unit, wait, reason)
     }
 
     /// Not the message's fault: no attempt is counted.

@@ -31,6 +31,8 @@ pub(crate) struct Parts {
     /// How often something that is not the message's failed while it ran alone, although the
     /// database was healthy.
     pub(super) strikes: u32,
+    /// How often it was run again, uncounted, since it may have been the victim of another batch.
+    pub(super) reruns: u32,
 }
 
 /// What is to be done with a unit.
@@ -66,6 +68,8 @@ impl DerefMut for Unit {
 impl Unit {
     /// Strikes after which a message that only fails outside its handler is buried.
     pub(super) const MAX_STRIKES: u32 = 3;
+    /// Reruns of a message alone before a failure that may be another batch's doing counts as its own.
+    pub(super) const MAX_RERUNS: u32 = 3;
 
     pub(crate) fn to_handle(
         subscription: usize,
@@ -107,6 +111,7 @@ impl Unit {
             work,
             attempt: 1,
             strikes: 0,
+            reruns: 0,
         }))
     }
 
