@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use diesel::QueryableByName;
 use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel_async::RunQueryDsl;
+use futures_util::TryStreamExt as _;
 use inbox_core::{
     BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres, Subscription, Tx,
 };
@@ -49,6 +51,8 @@ pub enum Act {
     Send(String),
     /// Sends this statement and does not look at what came of it.
     SendAndForget(String),
+    /// Asks for rows of one integer, takes the first, and drops the rest.
+    Peek(String),
 }
 
 impl Job {
@@ -188,6 +192,7 @@ impl Handler<Postgres> for Worker {
                 Act::Fail(words) => return Err(Failure::permanent(words)),
                 Act::Send(sql) => send(tx, sql).await?,
                 Act::SendAndForget(sql) => drop(send(tx, sql).await),
+                Act::Peek(sql) => peek(tx, sql).await?,
             }
         }
         Ok(())
@@ -200,6 +205,19 @@ async fn look(tx: &mut Tx<'_, Postgres>) -> Outcome {
 
 async fn send(tx: &mut Tx<'_, Postgres>, sql: &str) -> Outcome {
     diesel::sql_query(sql).execute(tx).await?;
+    Ok(())
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = Integer)]
+    #[expect(dead_code, reason = "only that there is a row matters")]
+    n: i32,
+}
+
+async fn peek(tx: &mut Tx<'_, Postgres>, sql: &str) -> Outcome {
+    let mut rows = diesel::sql_query(sql).load_stream::<Number>(tx).await?;
+    rows.try_next().await?;
     Ok(())
 }
 

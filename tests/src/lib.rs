@@ -11,10 +11,12 @@
 //! | `conformance` | one file per transition, generic over the database |
 //! | `kafka` | a topic of its own for each test; records, offsets and members |
 //! | `job` | messages that say what their handler does, and that handler |
+//! | `handlers` | handlers that do more than a job can say |
 //! | `load` | records sent on purpose, and all the time |
 //! | `service` | what a service is made of, and one inside the test |
 //! | `worker` | the same as a process, to be killed and stopped |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
+//! | `proxy` | a wire to Postgres that can be cut |
 //! | `wait` | waiting for what must come, and no longer |
 //!
 //! A test never ends early because something is missing: it panics and says what to start.
@@ -24,12 +26,14 @@
 
 pub mod conformance;
 pub mod dialect;
+pub mod handlers;
 pub mod job;
 pub mod kafka;
 pub mod load;
 pub mod oracle;
 mod plain_diesel;
 pub mod postgres;
+pub mod proxy;
 pub mod scene;
 pub mod script;
 pub mod service;

@@ -1,0 +1,117 @@
+//! Handlers that do what [`Worker`](crate::job::Worker) cannot.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use diesel::sql_types::{BigInt, Integer};
+use diesel::{QueryableByName, sql_query};
+use diesel_async::RunQueryDsl as _;
+use inbox_core::{BatchHandler, Definition, Failure, Handler, Message, Outcome, Postgres, Subscription, Tx};
+
+use crate::job::{Act, Job, JobSubscription, Runs, note};
+
+/// Reads, then writes what it read: two of them in one transaction would lose an update.
+pub struct Count {
+    /// Its subscription.
+    pub subscription: JobSubscription,
+    /// How it reads.
+    pub read: &'static str,
+}
+
+impl Subscription for Count {
+    type Payload = Job;
+
+    fn definition(&self) -> Definition<Job> {
+        self.subscription.definition()
+    }
+}
+
+#[derive(QueryableByName)]
+struct Number {
+    #[diesel(sql_type = BigInt)]
+    n: i64,
+}
+
+impl Handler<Postgres> for Count {
+    async fn handle(&self, _: &Message<Job>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        let Number { n } = sql_query(self.read).get_result(tx).await?;
+        sql_query("UPDATE counter SET n = $1").bind::<BigInt, _>(n + 1).execute(tx).await?;
+        Ok(())
+    }
+}
+
+/// Counts in two hot rows, in one order or the other.
+pub struct Move {
+    /// Its subscription.
+    pub subscription: JobSubscription,
+}
+
+impl Subscription for Move {
+    type Payload = Job;
+
+    fn definition(&self) -> Definition<Job> {
+        self.subscription.definition()
+    }
+}
+
+impl Handler<Postgres> for Move {
+    async fn handle(&self, job: &Message<Job>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        let forwards = job.offset().0 % 2 == 0;
+        for row in if forwards { [1, 2] } else { [2, 1] } {
+            sql_query("UPDATE hot SET n = n + 1 WHERE id = $1").bind::<Integer, _>(row).execute(tx).await?;
+        }
+        note("jobs", job, tx).await
+    }
+}
+
+/// Says that something else is down, until it is told otherwise.
+pub struct Dependent {
+    /// Its subscription.
+    pub subscription: JobSubscription,
+    /// Whether what it depends on is up.
+    pub up: Arc<AtomicBool>,
+    /// What it was called for.
+    pub runs: Runs,
+}
+
+impl Subscription for Dependent {
+    type Payload = Job;
+
+    fn definition(&self) -> Definition<Job> {
+        self.subscription.definition()
+    }
+}
+
+impl Handler<Postgres> for Dependent {
+    async fn handle(&self, job: &Message<Job>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        self.runs.begun(job);
+        note("jobs", job, tx).await?;
+        if AtomicBool::load(&self.up, Ordering::Acquire) { Ok(()) } else { Err(Failure::infrastructure("the bank is closed")) }
+    }
+}
+
+/// All messages of a batch by one statement; those with other acts than a note fail it.
+pub struct Together {
+    /// Its subscription.
+    pub subscription: JobSubscription,
+}
+
+impl Subscription for Together {
+    type Payload = Job;
+
+    fn definition(&self) -> Definition<Job> {
+        self.subscription.definition()
+    }
+}
+
+impl BatchHandler<Postgres> for Together {
+    async fn handle_batch(&self, jobs: &[&Message<Job>], tx: &mut Tx<'_, Postgres>) -> Outcome {
+        for job in jobs {
+            note("jobs", job, tx).await?;
+            if let [Act::Fail(words)] = &job.acts[..] {
+                return Err(Failure::permanent(words));
+            }
+        }
+        Ok(())
+    }
+}
