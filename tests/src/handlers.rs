@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use diesel::sql_types::{BigInt, Integer};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl as _;
-use inbox_core::{BatchHandler, Definition, Failure, Handler, Message, Outcome, Postgres, Subscription, Tx};
+use inbox_core::{
+    BatchHandler, Codec, DecodeError, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres,
+    Subscription, Tx,
+};
 
 use crate::job::{Act, Job, JobSubscription, Runs, note};
 
@@ -113,5 +116,71 @@ impl BatchHandler<Postgres> for Together {
             }
         }
         Ok(())
+    }
+}
+
+/// A payload whose fields may be missing.
+#[derive(Clone, Debug, Default, serde::Deserialize)]
+pub struct Loose {
+    /// The message id.
+    pub id: Option<String>,
+    /// The business key.
+    pub account: Option<String>,
+}
+
+/// Takes id and key from the payload.
+pub struct FromPayload {
+    /// Its name.
+    pub name: &'static str,
+    /// Its topic.
+    pub topic: String,
+}
+
+impl Subscription for FromPayload {
+    type Payload = Loose;
+
+    fn definition(&self) -> Definition<Loose> {
+        Definition::new(self.name, Json)
+            .topic(self.topic.as_str())
+            .id(IdRule::payload("id", |loose: &Loose| &loose.id))
+            .key(KeyRule::payload("account", |loose: &Loose| &loose.account))
+    }
+}
+
+impl Handler<Postgres> for FromPayload {
+    async fn handle(&self, loose: &Message<Loose>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        note(self.name, loose, tx).await
+    }
+}
+
+/// Takes its id from the headers that `CloudEvents` define; a codec of its own that panics.
+pub struct Events {
+    /// Its name.
+    pub name: &'static str,
+    /// Its topic.
+    pub topic: String,
+}
+
+/// Panics on the value `panic`.
+struct Touchy;
+
+impl Codec<Vec<u8>> for Touchy {
+    fn decode(&self, value: &[u8]) -> Result<Vec<u8>, DecodeError> {
+        assert!(value != b"panic", "the value says so");
+        Ok(value.to_vec())
+    }
+}
+
+impl Subscription for Events {
+    type Payload = Vec<u8>;
+
+    fn definition(&self) -> Definition<Vec<u8>> {
+        Definition::new(self.name, Touchy).topic(self.topic.as_str()).id(IdRule::cloud_event()).key(KeyRule::record())
+    }
+}
+
+impl Handler<Postgres> for Events {
+    async fn handle(&self, event: &Message<Vec<u8>>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        note(self.name, event, tx).await
     }
 }

@@ -70,6 +70,12 @@ impl FreshTopic {
         &self.name
     }
 
+    /// The address of one of its brokers.
+    #[must_use]
+    pub fn broker(&self) -> &str {
+        self.brokers.split(',').next().unwrap_or_default()
+    }
+
     /// How many partitions it has.
     #[must_use]
     pub fn partitions(&self) -> i32 {

@@ -12,6 +12,7 @@
 //! | `kafka` | a topic of its own for each test; records, offsets and members |
 //! | `job` | messages that say what their handler does, and that handler |
 //! | `handlers` | handlers that do more than a job can say |
+//! | `wire` | records that no client library sends |
 //! | `load` | records sent on purpose, and all the time |
 //! | `service` | what a service is made of, and one inside the test |
 //! | `worker` | the same as a process, to be killed and stopped |
@@ -39,4 +40,5 @@ pub mod script;
 pub mod service;
 pub mod sqlite;
 pub mod wait;
+pub mod wire;
 pub mod worker;
