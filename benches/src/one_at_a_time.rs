@@ -85,7 +85,7 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
             other => return Err(format!("ended as {other:?}").into()),
         }
     }
-    engine.stop().await;
+    engine.stop(Duration::from_secs(10)).await;
     let counted: Vec<Duration> = taken.split_off(WARM_UP.min(taken.len() / 2));
     Ok(Finished { consumed, elapsed: started.elapsed(), latency: Some(Latency::of(counted)) })
 }

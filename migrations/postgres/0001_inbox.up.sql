@@ -73,8 +73,9 @@ CREATE TABLE inbox.messages (
     payload         bytea,
     -- Milliseconds since 1970 as Kafka has it: any 64-bit number, which a timestamptz would refuse.
     record_time     bigint,
-    -- Dedup (P1): this constraint decides, never a look-up before.
-    PRIMARY KEY (subscription_id, message_id),
+    -- Dedup (P1): this constraint decides, never a look-up before. The id comes first, since it tells
+    -- two rows apart in one comparison.
+    PRIMARY KEY (message_id, subscription_id),
     CHECK ((state = 2) = (outcome IS NOT NULL)),
     CHECK (state = 2 OR (class IS NOT NULL AND raw_id IS NOT NULL AND attempts IS NOT NULL))
 );

@@ -4,6 +4,7 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use inbox_core::Database;
@@ -56,6 +57,7 @@ impl<Db: Database> Consume<Db> {
     async fn run(self) -> Result<(), Error> {
         let Self { config, inbox, mut shutdown } = self;
         inbox.check()?;
+        config.check_drain_limit(inbox.current_settings().drain_limit)?;
         let topics = inbox.topics();
         let group = config.group().to_owned();
         let names: Vec<String> = topics.iter().map(|topic| topic.as_str().to_owned()).collect();
@@ -91,7 +93,8 @@ impl<Db: Database> Consume<Db> {
                 end.await
             }
         };
-        engine.stop().await;
+        // Transactions had the drain limit to end; the rest has no owner any more.
+        engine.stop(Duration::from_secs(1)).await;
         result.unwrap_or_else(|_| Err(Error::Broken("the poll thread died".into())))
     }
 }

@@ -69,6 +69,10 @@ pub enum Error {
         /// Where the group must go on.
         watermark: Offset,
     },
+    /// A part of a log cannot be read: it is damaged, compressed in a way that this build does not
+    /// know (features `zstd`, `ssl`), or gone. Going on would skip records.
+    #[error("records cannot be read: {0}")]
+    Unreadable(#[source] KafkaError),
     /// The client cannot go on.
     #[error("the Kafka client ended: {0}")]
     Fatal(String),

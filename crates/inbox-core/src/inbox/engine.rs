@@ -193,9 +193,10 @@ impl<Db: Database> Engine<Db> {
         }
     }
 
-    /// Waits until the lanes have ended what runs, and ends them. Nothing may be delivered any more.
-    pub async fn stop(&self) {
-        self.lanes.stop().await;
+    /// Ends the lanes after what they run, cut off after this limit. Nothing may be delivered any
+    /// more.
+    pub async fn stop(&self, limit: Duration) {
+        self.lanes.stop(limit).await;
     }
 
     async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {

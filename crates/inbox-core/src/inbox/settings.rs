@@ -18,7 +18,7 @@ pub struct Settings {
     /// Workers, each with a database connection of its own. Default 8. Two more connections serve
     /// offsets and ownership, and a probe opens one for a moment.
     pub lanes: usize,
-    /// Messages in one transaction, at most. Default 500. Batches are only that large when a
+    /// Messages in one transaction, at most. Default 1000. Batches are only that large when a
     /// backlog waits; at low load a batch is one message.
     pub max_batch: usize,
     /// Bytes of records in one transaction, at most; a single larger record still runs. Default
@@ -63,7 +63,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             lanes: 8,
-            max_batch: 500,
+            max_batch: 1000,
             max_batch_bytes: 4 << 20,
             batch_time: Duration::from_millis(500),
             time_limit: Duration::from_secs(30),

@@ -183,8 +183,17 @@ impl<Db: Database> Lane<Db> {
                         self.retry_uncounted(unit, wait, failure.reason())
                     }
                     // Conflicts between batches look so, deadlocks among them.
-                    class @ (FailureClass::Conflict | FailureClass::Unclear) if unit.reruns < Unit::MAX_RERUNS => {
+                    class @ (FailureClass::Conflict | FailureClass::Unclear)
+                        if unit.reruns < Unit::MAX_RERUNS =>
+                    {
                         self.rerun(unit, class, failure.reason())
+                    }
+                    // Deadlocks and lock time-outs arrive so: others are in its way, not itself.
+                    FailureClass::Unclear if unit.strikes < Unit::MAX_STRIKES => {
+                        let mut unit = unit;
+                        unit.strikes += 1;
+                        let wait = self.backoff(unit.strikes + 1);
+                        self.retry_uncounted(unit, wait, failure.reason())
                     }
                     class => self.retry(unit, class, failure.reason()),
                 }
@@ -200,6 +209,7 @@ impl<Db: Database> Lane<Db> {
     /// The attempt counts; the key waits, the lane goes on with others.
     fn retry(&mut self, mut unit: Unit, class: FailureClass, reason: &str) -> PartEnd {
         unit.attempt = unit.attempt.saturating_add(1);
+        unit.strikes = 0;
         let wait = self.backoff(unit.attempt);
         let subscription = &self.subscriptions[unit.subscription];
         tracing::warn!(

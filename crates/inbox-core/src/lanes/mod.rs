@@ -20,9 +20,11 @@ mod unit;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::identity::SubscriptionId;
@@ -45,6 +47,7 @@ pub(crate) struct Lanes<Db: Database> {
     subscriptions: Arc<[Subscribed<Db>]>,
     inputs: Vec<UnboundedSender<Input>>,
     tasks: TaskTracker,
+    running: Vec<AbortHandle>,
 }
 
 impl<Db: Database> Lanes<Db> {
@@ -60,7 +63,7 @@ impl<Db: Database> Lanes<Db> {
             .collect();
         let tasks = TaskTracker::new();
         let settings = Arc::new(settings.clone());
-        let inputs = (0..settings.lanes)
+        let (inputs, running) = (0..settings.lanes)
             .map(|_| {
                 let (input, inbox) = unbounded_channel();
                 let lane = Lane::new(
@@ -71,15 +74,15 @@ impl<Db: Database> Lanes<Db> {
                     events.clone(),
                 );
                 let events = events.clone();
-                tasks.spawn(async move {
+                let task = tasks.spawn(async move {
                     if let Err(panic) = AssertUnwindSafe(lane.run(inbox)).catch_unwind().await {
                         events.send(Event::Broken(crate::subscription::panic_text(&*panic).to_owned()));
                     }
                 });
-                input
+                (input, task.abort_handle())
             })
-            .collect();
-        Self { subscriptions, inputs, tasks }
+            .unzip();
+        Self { subscriptions, inputs, tasks, running }
     }
 
     pub(crate) fn subscriptions(&self) -> &[Subscribed<Db>] {
@@ -101,12 +104,17 @@ impl<Db: Database> Lanes<Db> {
         }
     }
 
-    /// Ends the lanes after the batches that run.
-    pub(crate) async fn stop(&self) {
+    /// Ends the lanes after the batches that run, within a limit: what runs longer is cut off, and
+    /// rolled back by the database.
+    pub(crate) async fn stop(&self, limit: Duration) {
         for input in &self.inputs {
             let _ = input.send(Input::End);
         }
         self.tasks.close();
-        self.tasks.wait().await;
+        if tokio::time::timeout(limit, self.tasks.wait()).await.is_err() {
+            tracing::warn!("lanes are cut off at the limit of the shutdown");
+            self.running.iter().for_each(AbortHandle::abort);
+            self.tasks.wait().await;
+        }
     }
 }

@@ -28,8 +28,8 @@ pub(crate) struct Parts {
     pub(super) work: Work,
     /// Attempts that were counted against the message, plus one.
     pub(super) attempt: u32,
-    /// How often something that is not the message's failed while it ran alone, although the
-    /// database was healthy.
+    /// How often in a row something that may not be the message's fault failed while it ran alone,
+    /// although the database was healthy.
     pub(super) strikes: u32,
     /// How often it was run again, uncounted, since it may have been the victim of another batch.
     pub(super) reruns: u32,
@@ -90,7 +90,10 @@ impl Unit {
     ) -> Self {
         let Rejection { class, reason, id, key } = rejection;
         let work = Work::Bury(Burial { class, reason, id, key, with_bytes: true });
-        Self::new(subscription, owner, record, fingerprint, work)
+        let mut unit = Self::new(subscription, owner, record, fingerprint, work);
+        // No handler will see it.
+        unit.attempt = 0;
+        unit
     }
 
     fn new(

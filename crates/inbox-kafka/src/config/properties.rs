@@ -1,6 +1,8 @@
 //! What librdkafka is given: the user's properties, less what would break a promise, plus what the
 //! inbox needs.
 
+use std::time::Duration;
+
 use rdkafka::ClientConfig;
 
 use super::KafkaConfig;
@@ -61,6 +63,24 @@ impl KafkaConfig {
             client.set(*property, *value);
         }
         Ok(client)
+    }
+
+    /// A revoke waits for running transactions up to the drain limit, and the group for the revoke up
+    /// to the rebalance time-out: the first must be the shorter one.
+    pub(crate) fn check_drain_limit(&self, drain: Duration) -> Result<(), ConfigError> {
+        const PROPERTY: &str = "max.poll.interval.ms";
+        let interval = self.get(PROPERTY).map_or(Ok(300_000), str::parse);
+        let interval =
+            interval.map_err(|_| ConfigError::new(PROPERTY, "it is not a number of milliseconds"))?;
+        if drain < Duration::from_millis(interval) {
+            return Ok(());
+        }
+        Err(ConfigError::new(
+            PROPERTY,
+            format!(
+                "its {interval} ms are not above the inbox's drain_limit of {drain:?}: raise it, or lower drain_limit"
+            ),
+        ))
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -131,6 +151,14 @@ mod tests {
         assert_eq!(client.get("enable.auto.commit"), Some("false"));
         assert_eq!(client.get("auto.offset.reset"), Some("error"));
         assert_eq!(client.get(STRATEGY), Some("cooperative-sticky"));
+    }
+
+    #[test]
+    fn the_drain_limit_lies_below_the_rebalance_time_out() {
+        let drain = Duration::from_secs(20);
+        assert!(config().check_drain_limit(drain).is_ok());
+        let short = config().property("max.poll.interval.ms", "20000");
+        assert!(short.check_drain_limit(drain).is_err_and(|error| error.problem.contains("drain_limit")));
     }
 
     #[test]

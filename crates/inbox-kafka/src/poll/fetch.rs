@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use inbox_core::{Database, Offset};
+use rdkafka::types::RDKafkaErrorCode;
 
 use crate::convert;
+use crate::error::Error;
 
 use super::Poll;
 use super::held::{Held, Running};
@@ -12,10 +14,21 @@ use super::held::{Held, Running};
 /// Records taken of one partition before the next one has its turn.
 const TURN: usize = 128;
 
+/// What the client says of records that it cannot give to anyone.
+const UNREADABLE: &[RDKafkaErrorCode] = &[
+    RDKafkaErrorCode::BadMessage,
+    RDKafkaErrorCode::BadCompression,
+    RDKafkaErrorCode::InvalidMessage,
+    RDKafkaErrorCode::InvalidMessageSize,
+    RDKafkaErrorCode::NotImplemented,
+    RDKafkaErrorCode::AutoOffsetReset,
+    RDKafkaErrorCode::OffsetOutOfRange,
+];
+
 impl<Db: Database> Poll<Db> {
     /// Takes what is there. A partition whose budget is used up is left unpolled; its queue fills and
     /// librdkafka stops fetching.
-    pub(super) fn fetch(&mut self) -> bool {
+    pub(super) fn fetch(&mut self) -> Result<bool, Error> {
         let budget = self.budget();
         let mut busy = false;
         let mut problems = Vec::new();
@@ -42,9 +55,13 @@ impl<Db: Database> Poll<Db> {
             }
         }
         for error in problems {
+            // Behind these the client goes on as if the records were not there (P2).
+            if error.rdkafka_error_code().is_some_and(|code| UNREADABLE.contains(&code)) {
+                return Err(Error::Unreadable(error));
+            }
             tracing::warn!(%error, "a partition reports a problem");
         }
-        busy
+        Ok(busy)
     }
 
     pub(super) fn budget(&self) -> Budget {

@@ -101,7 +101,7 @@ impl<Db: Database> Poll<Db> {
             let mut busy = self.poll_main()?;
             busy |= self.take_rebalances()?;
             busy |= self.take_wakes()?;
-            busy |= self.fetch();
+            busy |= self.fetch()?;
             self.claim_rested();
             self.flush_when_due();
             if self.go_on_releasing() {
