@@ -132,7 +132,7 @@ mod tests {
             }
             let mut order: Vec<Offset> = unfinished.iter().copied().collect();
             let mut state = seed | 1;
-            order.sort_by_key(|_| { state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1); state >> 33 });
+            order.sort_by_cached_key(|_| { state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1); state >> 33 });
             let mut before = tracker.watermark();
             for offset in order {
                 tracker.finish(offset);

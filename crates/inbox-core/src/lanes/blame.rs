@@ -188,13 +188,6 @@ impl<Db: Database> Lane<Db> {
                     {
                         self.rerun(unit, class, failure.reason())
                     }
-                    // Deadlocks and lock time-outs arrive so: others are in its way, not itself.
-                    FailureClass::Unclear if unit.strikes < Unit::MAX_STRIKES => {
-                        let mut unit = unit;
-                        unit.strikes += 1;
-                        let wait = self.backoff(unit.strikes + 1);
-                        self.retry_uncounted(unit, wait, failure.reason())
-                    }
                     class => self.retry(unit, class, failure.reason()),
                 }
             }
