@@ -39,6 +39,7 @@ pub mod scene;
 pub mod script;
 pub mod service;
 pub mod sqlite;
+pub mod tls;
 pub mod wait;
 pub mod wire;
 pub mod worker;
