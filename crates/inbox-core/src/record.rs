@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::identity::{Offset, Partition, Place, Topic};
 use crate::short::ShortText;
@@ -52,13 +52,11 @@ impl Record {
             + self.headers.size()
     }
 
-    /// The first 32 bits of the value's blake3 hash: kept beside a receipt, so that an id that
-    /// comes again with another payload is noticed.
+    /// The CRC-32 of the value: kept beside a receipt, so that an id that comes again with another
+    /// payload is noticed. It is no proof against forgery, and need not be.
     #[must_use]
     pub fn fingerprint(&self) -> i32 {
-        let hash = blake3::hash(self.value.as_deref().unwrap_or_default());
-        let [a, b, c, d, ..] = *hash.as_bytes();
-        i32::from_be_bytes([a, b, c, d])
+        crc32fast::hash(self.value.as_deref().unwrap_or_default()).cast_signed()
     }
 }
 
@@ -89,7 +87,7 @@ impl Timestamp {
 
 /// A record's headers: names may repeat, values may be null or any bytes.
 #[derive(Clone, Default)]
-pub struct Headers(Arc<[(ShortText, Option<Bytes>)]>);
+pub struct Headers(SmallVec<[(ShortText, Option<Bytes>); 1]>);
 
 impl Headers {
     /// Headers in this order.
