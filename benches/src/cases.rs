@@ -11,7 +11,7 @@ use crate::report::Latency;
 use crate::workload::Prefix;
 use crate::{
     Result, bare_transaction, batch_handler, by_batch, by_partition, by_partition_two, by_record, by_set,
-    handler, handler_two, one_at_a_time,
+    handler, handler_two, one_at_a_time, restart,
 };
 
 /// What a case says when it is through.
@@ -41,6 +41,7 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "handler_two", run: |env| Box::pin(handler_two::run(env)) },
     Case { name: "batch_handler", run: |env| Box::pin(batch_handler::run(env)) },
     Case { name: "one_at_a_time", run: |env| Box::pin(one_at_a_time::run(env)) },
+    Case { name: "restart", run: |env| Box::pin(restart::run(env)) },
 ];
 
 pub(crate) fn one(name: &str) -> Result<&'static Case> {

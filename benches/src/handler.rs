@@ -13,9 +13,9 @@ use crate::library::{self, Progress};
 use crate::statements::bench_accounts as accounts;
 use crate::workload::Transfer;
 
-struct AddToAccount {
-    env: Arc<Env>,
-    progress: Progress,
+pub(crate) struct AddToAccount {
+    pub(crate) env: Arc<Env>,
+    pub(crate) progress: Progress,
 }
 
 impl Subscription for AddToAccount {

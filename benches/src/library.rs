@@ -92,7 +92,7 @@ pub(crate) async fn consume_all(
     Ok(Finished { consumed: env.workload.whole(), elapsed, latency: None })
 }
 
-async fn effects(connection: &mut AsyncPgConnection) -> Result<i64> {
+pub(crate) async fn effects(connection: &mut AsyncPgConnection) -> Result<i64> {
     #[derive(QueryableByName)]
     struct Row {
         #[diesel(sql_type = BigInt)]

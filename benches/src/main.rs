@@ -29,6 +29,7 @@ mod library;
 mod one_at_a_time;
 mod process;
 mod report;
+mod restart;
 mod statements;
 mod topic;
 mod workload;

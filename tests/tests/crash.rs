@@ -134,6 +134,26 @@ async fn a_graceful_end_under_load() {
     running.stop().await;
 }
 
+/// What waits in the lanes at a graceful end was not run, and is not finished.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graceful_end_with_much_waiting() {
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(2).await);
+    let service = Service::new(&ledger, &topic).limits(|limits| (limits.lanes, limits.max_batch) = (2, 1));
+    let mut drafts = notes("m", 300, 30, 2);
+    for (_, _, job) in &mut drafts {
+        job.acts = vec![Act::Sleep(20), Act::Note];
+    }
+    let sent = send(&topic, &drafts);
+    let running = service.start().await;
+    ledger.reaches(20).await;
+    running.stop().await;
+    assert!(ledger.count().await < sent.len(), "nothing waited");
+    let running = service.start().await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
 /// P10: Kafka has the watermark, with the flush number beside it.
 async fn committed_as_written(ledger: &Ledger, service: &Service, topic: &FreshTopic) {
     let written: Vec<_> = ledger
