@@ -21,7 +21,7 @@ impl Scene {
         let config: tokio_postgres::Config = database.url().parse().expect("the address of the tests");
         let host = match &config.get_hosts()[0] {
             tokio_postgres::config::Host::Tcp(host) => host.clone(),
-            other => panic!("the tests' Postgres is reached by TCP, not {other:?}"),
+            other @ tokio_postgres::config::Host::Unix(_) => panic!("reached by TCP, not {other:?}"),
         };
         let server = tokio::net::lookup_host((host, config.get_ports()[0])).await.expect("a host").next();
         let folder = TempDir::new().expect("a folder");
@@ -86,5 +86,8 @@ async fn require_and_prefer_encrypt_without_asking_who() {
 async fn an_authority_that_cannot_be_read_is_named() {
     let scene = Scene::new().await;
     let error = scene.connect("localhost", "sslmode=verify-full&sslrootcert=/nowhere/ca.pem").await;
-    assert!(matches!(&error, Err(StoreError::Address(text)) if text.contains("/nowhere/ca.pem")), "{error:?}");
+    assert!(
+        matches!(&error, Err(StoreError::Address(text)) if text.contains("/nowhere/ca.pem")),
+        "{error:?}"
+    );
 }
