@@ -71,8 +71,17 @@ pub enum Error {
     },
     /// A part of a log cannot be read: it is damaged, compressed in a way that this build does not
     /// know (features `zstd`, `ssl`), or gone. Going on would skip records.
-    #[error("records cannot be read: {0}")]
-    Unreadable(#[source] KafkaError),
+    #[error("topic {topic} partition {partition} cannot be read from offset {from} on: {source}")]
+    Unreadable {
+        /// The topic.
+        topic: Topic,
+        /// The partition.
+        partition: Partition,
+        /// The offset after the last record that was read.
+        from: Offset,
+        /// What the client says.
+        source: KafkaError,
+    },
     /// The client cannot go on.
     #[error("the Kafka client ended: {0}")]
     Fatal(String),

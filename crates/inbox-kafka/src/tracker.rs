@@ -10,7 +10,7 @@ use inbox_core::{Offset, Timestamp};
 pub(crate) struct Tracker {
     /// Units in offset order, from the first that is not finished.
     units: VecDeque<Delivered>,
-    /// The offset after the last delivered record.
+    /// The offset after the last delivered record, or after what is never delivered behind it.
     position: Offset,
     /// The timestamp of the record that was finished last, in the order of the log.
     time: Option<Timestamp>,
@@ -39,6 +39,11 @@ impl Tracker {
     /// A record was delivered, whether it made a unit or not.
     pub(crate) fn pass(&mut self, offset: Offset) {
         self.position = self.position.max(offset.next());
+    }
+
+    /// Whatever lies below this offset was delivered, or never will be.
+    pub(crate) fn reached(&mut self, position: Offset) {
+        self.position = self.position.max(position);
     }
 
     /// A unit ended and is durable.
@@ -98,6 +103,12 @@ mod tests {
         assert!(tracker.moved());
         tracker.flushed(Offset(21));
         assert!(!tracker.moved());
+        tracker.unit(Offset(23), None);
+        tracker.reached(Offset(30));
+        assert_eq!(tracker.watermark(), Offset(23));
+        tracker.finish(Offset(23));
+        tracker.reached(Offset(25));
+        assert_eq!(tracker.watermark(), Offset(30));
     }
 
     #[test]

@@ -70,6 +70,7 @@ impl<Db: Database> Poll<Db> {
             .map_err(Error::Client)?;
         tracing::info!(topic = %place.0, partition = %place.1, from = %owner.start(), "owned");
         self.partitions.insert(place, Held::Running(Box::new(Running::new(owner, queue))));
+        self.look_at_positions();
         Ok(())
     }
 

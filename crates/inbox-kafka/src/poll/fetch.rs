@@ -1,5 +1,6 @@
 //! Records from the partitions' own queues, within the budget (P5).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use inbox_core::{Database, Offset};
@@ -45,7 +46,7 @@ impl<Db: Database> Poll<Db> {
                 let Some(polled) = running.queue.poll(Duration::ZERO) else { break };
                 busy = true;
                 match polled {
-                    Err(error) => problems.push(error),
+                    Err(error) => problems.push((Arc::clone(&running.owner), running.next(), error)),
                     Ok(message) => {
                         let record = convert::record(&message, running.owner.topic());
                         drop(message);
@@ -54,12 +55,13 @@ impl<Db: Database> Poll<Db> {
                 }
             }
         }
-        for error in problems {
+        for (owner, from, source) in problems {
+            let (topic, partition) = (owner.topic().clone(), owner.partition());
             // Behind these the client goes on as if the records were not there (P2).
-            if error.rdkafka_error_code().is_some_and(|code| UNREADABLE.contains(&code)) {
-                return Err(Error::Unreadable(error));
+            if source.rdkafka_error_code().is_some_and(|code| UNREADABLE.contains(&code)) {
+                return Err(Error::Unreadable { topic, partition, from, source });
             }
-            tracing::warn!(%error, "a partition reports a problem");
+            tracing::warn!(%topic, %partition, error = %source, "a partition reports a problem");
         }
         Ok(busy)
     }

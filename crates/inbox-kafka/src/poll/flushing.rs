@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use inbox_core::inbox::FlushRequest;
 use inbox_core::store::Flushed;
-use inbox_core::{Database, StoreError};
+use inbox_core::{Database, Offset, StoreError};
 use rdkafka::consumer::{CommitMode, Consumer as _};
 use rdkafka::error::KafkaError;
 use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
@@ -38,6 +38,7 @@ impl<Db: Database> Poll<Db> {
         if self.flushing.is_some() {
             return;
         }
+        self.look_at_positions();
         let requests: Vec<FlushRequest> = self.running().filter_map(Running::flush).collect();
         if requests.is_empty() {
             return;
@@ -48,6 +49,25 @@ impl<Db: Database> Poll<Db> {
             let result = engine.flush(&requests).await;
             wakes.send(Wake::Flushed(result));
         });
+    }
+
+    /// Behind the last record there may be what is never delivered.
+    pub(super) fn look_at_positions(&mut self) {
+        let positions = match self.consumer.position() {
+            Ok(positions) => positions,
+            Err(error) => {
+                tracing::debug!(%error, "the client does not tell its positions");
+                return;
+            }
+        };
+        for running in self.running() {
+            let (topic, partition) = (running.owner.topic().as_str(), running.owner.partition().0);
+            match positions.find_partition(topic, partition).map(|element| element.offset()) {
+                Some(KafkaOffset::Offset(position)) => running.reached(Some(Offset(position))),
+                Some(KafkaOffset::Invalid) => running.reached(None),
+                _ => {}
+            }
+        }
     }
 
     fn running(&mut self) -> impl Iterator<Item = &mut Running> {

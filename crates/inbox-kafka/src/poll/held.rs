@@ -34,6 +34,7 @@ pub(super) struct Running {
     window: VecDeque<Offset>,
     unfinished: VecDeque<(Offset, usize, u32)>,
     bytes: usize,
+    next: Offset,
     /// Units that have not ended.
     pub(super) outstanding: usize,
     /// What the next flush must expect.
@@ -42,12 +43,15 @@ pub(super) struct Running {
     flushing: bool,
     /// What was last given to Kafka.
     pub(super) committed: Offset,
+    /// The client's position is one of this ownership, not what an earlier one has left behind.
+    position_is_ours: bool,
 }
 
 impl Running {
     pub(super) fn new(owner: Arc<Owner>, queue: PartitionQueue<Context>) -> Self {
         let trackers = owner.watermarks().iter().map(|(index, w)| (*index, Tracker::new(*w))).collect();
         Self {
+            next: owner.start(),
             number: owner.flush_number(),
             committed: owner.start(),
             trackers,
@@ -58,12 +62,13 @@ impl Running {
             bytes: 0,
             outstanding: 0,
             flushing: false,
+            position_is_ours: false,
         }
     }
 
     /// The offset that must not be delivered twice: the one after the last delivered record.
     pub(super) fn next(&self) -> Offset {
-        self.window.back().map_or(self.owner.start(), |last| last.next())
+        self.next
     }
 
     pub(super) fn has_room(&self, records: usize, bytes: usize) -> bool {
@@ -78,6 +83,8 @@ impl Running {
     /// A record was delivered; `made` are the subscriptions it made a unit for.
     pub(super) fn delivered(&mut self, offset: Offset, time: Option<Timestamp>, size: usize, made: &[usize]) {
         self.window.push_back(offset);
+        self.next = offset.next();
+        self.position_is_ours = true;
         for (index, tracker) in &mut self.trackers {
             if made.contains(index) {
                 tracker.unit(offset, time);
@@ -91,6 +98,18 @@ impl Running {
             self.unfinished.push_back((offset, size, units));
             self.bytes += size;
             self.outstanding += made.len();
+        }
+    }
+
+    /// Where the client is: behind the last delivered record, or further, behind transaction markers
+    /// and aborted records, which it passes and never delivers. `None` until it has passed anything.
+    pub(super) fn reached(&mut self, position: Option<Offset>) {
+        match position {
+            None => self.position_is_ours = true,
+            Some(position) if self.position_is_ours => {
+                self.trackers.iter_mut().for_each(|(_, tracker)| tracker.reached(position));
+            }
+            Some(_) => {}
         }
     }
 
