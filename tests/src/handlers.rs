@@ -8,10 +8,11 @@ use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl as _;
 use inbox_core::{
     BatchHandler, Codec, DecodeError, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres,
-    Subscription, Tx,
+    Subscription, Tombstones, Tx,
 };
 
 use crate::job::{Act, Job, JobSubscription, Runs, note};
+use crate::kafka::ID_HEADER;
 
 /// Reads, then writes what it read: two of them in one transaction would lose an update.
 pub struct Count {
@@ -182,5 +183,51 @@ impl Subscription for Events {
 impl Handler<Postgres> for Events {
     async fn handle(&self, event: &Message<Vec<u8>>, tx: &mut Tx<'_, Postgres>) -> Outcome {
         note(self.name, event, tx).await
+    }
+}
+
+/// Wants no record with a header `skip`.
+pub struct Choosy {
+    /// Its subscription.
+    pub subscription: JobSubscription,
+}
+
+impl Subscription for Choosy {
+    type Payload = Job;
+
+    fn definition(&self) -> Definition<Job> {
+        self.subscription.definition().filter(|record| record.headers.get("skip").is_none())
+    }
+}
+
+impl Handler<Postgres> for Choosy {
+    async fn handle(&self, job: &Message<Job>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        note(&self.subscription.name, job, tx).await
+    }
+}
+
+/// Takes tombstones too, and notes them under another name.
+pub struct Mourner {
+    /// Its name; that of tombstones has `.gone` behind it.
+    pub name: &'static str,
+    /// Its topic.
+    pub topic: String,
+}
+
+impl Subscription for Mourner {
+    type Payload = Option<Job>;
+
+    fn definition(&self) -> Definition<Option<Job>> {
+        Definition::new(self.name, Tombstones(Json))
+            .topic(self.topic.as_str())
+            .id(IdRule::header(ID_HEADER))
+            .key(KeyRule::payload_or("account", |job: &Job| &job.account, KeyRule::record()))
+    }
+}
+
+impl Handler<Postgres> for Mourner {
+    async fn handle(&self, job: &Message<Option<Job>>, tx: &mut Tx<'_, Postgres>) -> Outcome {
+        let gone = format!("{}.gone", self.name);
+        note(if job.payload().is_some() { self.name } else { &gone }, job, tx).await
     }
 }

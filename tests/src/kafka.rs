@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::admin::{AdminClient, AdminOptions, NewPartitions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
@@ -12,7 +12,7 @@ use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext
 use rdkafka::{ClientConfig, ClientContext, Message as _, Offset, TopicPartitionList};
 use uuid::Uuid;
 
-use crate::wait::PATIENCE;
+use crate::wait::{self, PATIENCE};
 
 /// The header that carries the message id.
 pub const ID_HEADER: &str = "event-id";
@@ -55,12 +55,7 @@ impl FreshTopic {
         let made = admin(brokers).create_topics([&topic], &options()).await.expect("the broker answers");
         made.into_iter().for_each(|answer| drop(answer.expect("the topic is made")));
         let fresh = Self { brokers: brokers.to_owned(), name, partitions };
-        // The broker answers before it can lead each partition.
-        let client = client(brokers, None);
-        crate::wait::until("a leader of each partition", async || {
-            (0..partitions).all(|partition| client.fetch_watermarks(&fresh.name, partition, PATIENCE).is_ok())
-        })
-        .await;
+        fresh.has_leaders().await;
         fresh
     }
 
@@ -95,10 +90,35 @@ impl FreshTopic {
         admin(&self.brokers).delete_records(&list, &options()).await.expect("the records are deleted");
     }
 
-    /// Deletes it before the test ends.
-    pub async fn delete(&self) {
+    /// Gives it more partitions.
+    pub async fn grow(&mut self, partitions: i32) {
+        let more = NewPartitions::new(&self.name, usize::try_from(partitions).expect("not negative"));
+        let grown = admin(&self.brokers).create_partitions([&more], &options()).await.expect("the broker answers");
+        grown.into_iter().for_each(|answer| drop(answer.expect("it grows")));
+        self.partitions = partitions;
+        self.has_leaders().await;
+    }
+
+    /// Deletes it and makes another one under its name.
+    pub async fn recreate(&self) {
         let deleted = admin(&self.brokers).delete_topics(&[&self.name], &options()).await;
         deleted.expect("the broker answers").into_iter().for_each(|answer| drop(answer.expect("it is deleted")));
+        let topic = NewTopic::new(&self.name, self.partitions, TopicReplication::Fixed(1));
+        wait::until("the deletion", async || {
+            let made = admin(&self.brokers).create_topics([&topic], &options()).await.expect("the broker answers");
+            made.into_iter().all(|answer| answer.is_ok())
+        })
+        .await;
+        self.has_leaders().await;
+    }
+
+    /// The broker answers before it can lead each partition.
+    async fn has_leaders(&self) {
+        let client = client(&self.brokers, None);
+        wait::until("a leader of each partition", async || {
+            (0..self.partitions).all(|partition| client.fetch_watermarks(&self.name, partition, PATIENCE).is_ok())
+        })
+        .await;
     }
 }
 
@@ -190,7 +210,10 @@ impl Producer {
         for (property, value) in properties {
             config.set(*property, *value);
         }
-        let client = config.create_with_context(Deliveries::default()).expect("a producer");
+        let client: BaseProducer<_> = config.create_with_context(Deliveries::default()).expect("a producer");
+        if properties.iter().any(|(property, _)| *property == "transactional.id") {
+            client.init_transactions(PATIENCE).expect("the broker answers");
+        }
         Self { client, topic: topic.name.clone() }
     }
 
@@ -229,10 +252,18 @@ impl Producer {
         }
     }
 
-    /// The client, for transactions.
+    /// Sends these records in a transaction, which is committed or aborted. Needs a producer with a
+    /// `transactional.id`. Blocks.
     #[must_use]
-    pub fn client(&self) -> &BaseProducer<Deliveries> {
-        &self.client
+    pub fn send_in_transaction(&self, records: &[Outgoing], commit: bool) -> Vec<i64> {
+        self.client.begin_transaction().expect("a transaction");
+        let offsets = self.send(records);
+        if commit {
+            self.client.commit_transaction(PATIENCE).expect("it is committed");
+        } else {
+            self.client.abort_transaction(PATIENCE).expect("it is aborted");
+        }
+        offsets
     }
 }
 

@@ -3,6 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use inbox_core::{Inbox, Postgres, PostgresStore, Settings};
 use inbox_kafka::{Error, KafkaConfig, consume};
 use serde::{Deserialize, Serialize};
@@ -131,6 +132,13 @@ impl Service {
         self
     }
 
+    /// Under `group.protocol=consumer`, where the broker decides about sessions.
+    #[must_use]
+    pub fn consumer_protocol(mut self) -> Self {
+        self.properties.retain(|(name, _)| name != "session.timeout.ms" && name != "heartbeat.interval.ms");
+        self.property("group.protocol", "consumer")
+    }
+
     /// With this session time-out.
     #[must_use]
     pub fn session(self, timeout: Duration) -> Self {
@@ -199,13 +207,13 @@ impl Service {
         log();
         let (stop, stopped) = oneshot::channel::<()>();
         let consuming = consume(self.kafka(), inbox).with_graceful_shutdown(async { drop(stopped.await) });
-        Running { stop, consuming: tokio::spawn(consuming.into_future()), runs }
+        Running { stop: Some(stop), consuming: tokio::spawn(consuming.into_future()), runs }
     }
 }
 
 /// A service that runs inside the test. Dropped, it ends gracefully some time later.
 pub struct Running {
-    stop: oneshot::Sender<()>,
+    stop: Option<oneshot::Sender<()>>,
     consuming: JoinHandle<Result<(), Error>>,
     /// What its handlers were called for.
     pub runs: Runs,
@@ -213,17 +221,15 @@ pub struct Running {
 
 impl Running {
     /// Ends it gracefully, which must go well.
-    pub async fn stop(self) {
-        drop(self.stop);
-        let ended = wait::patiently("the end of the service", self.consuming).await;
+    pub async fn stop(mut self) {
+        self.stop = None;
+        let ended = wait::patiently("the end of the service", &mut self.consuming).await;
         ended.expect("no panic").expect("it ends well");
     }
 
     /// Waits until it ends by itself, and says why it did.
-    pub async fn fails(self) -> Error {
-        let Self { stop, consuming, .. } = self;
-        let ended = wait::patiently("the failure of the service", consuming).await;
-        drop(stop);
+    pub async fn fails(mut self) -> Error {
+        let ended = wait::patiently("the failure of the service", &mut self.consuming).await;
         ended.expect("no panic").expect_err("it cannot go on")
     }
 
@@ -236,6 +242,18 @@ impl Running {
     #[must_use]
     pub fn is_running(&self) -> bool {
         !self.consuming.is_finished()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // Why a test waited in vain.
+        if std::thread::panicking()
+            && self.consuming.is_finished()
+            && let Some(ended) = (&mut self.consuming).now_or_never()
+        {
+            eprintln!("the service had ended: {ended:?}");
+        }
     }
 }
 
