@@ -70,6 +70,8 @@ pub(crate) trait Runner<Db: Database>: Send + Sync {
     fn time_limit(&self) -> Option<Duration>;
     /// Whether its handler's calls may share the connection at the same time.
     fn pipelines(&self) -> bool;
+    /// Whether a batch waits for the database about as often as one message does.
+    fn works_in_one_go(&self) -> bool;
     fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread;
     fn set_attempt(&self, message: &mut AnyMessage, attempt: u32);
     fn run<'a>(
@@ -115,7 +117,7 @@ impl<H: Subscription, Way> Handling<H, Way> {
 }
 
 macro_rules! runner {
-    ($way:ty, $kind:ident, $pipelines:expr, $handle:ident) => {
+    ($way:ty, $kind:ident, $pipelines:expr, $one_go:expr, $handle:ident) => {
         impl<Db: Database, H: $kind<Db>> Runner<Db> for Handling<H, $way> {
             fn check(&self) -> Result<(), DefinitionError> {
                 self.definition.check()
@@ -145,6 +147,10 @@ macro_rules! runner {
                 $pipelines
             }
 
+            fn works_in_one_go(&self) -> bool {
+                $one_go
+            }
+
             fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread {
                 self.read_record(record, context)
             }
@@ -168,5 +174,5 @@ macro_rules! runner {
     };
 }
 
-runner!(Each, Handler, Db::PIPELINES, handle_each);
-runner!(All, BatchHandler, false, handle_all);
+runner!(Each, Handler, Db::PIPELINES, Db::PIPELINES, handle_each);
+runner!(All, BatchHandler, false, true, handle_all);

@@ -26,18 +26,21 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// How large a batch is before anything is known about the handler.
-    const FIRST_SIZE: usize = 64;
+    /// How large a batch is before anything is known about the handler, where each message waits for
+    /// the database, and where all do together.
+    const FIRST_SIZE: usize = 16;
+    const FIRST_SIZE_IN_ONE_GO: usize = 256;
     /// How long only one batch runs at a time after failures that did not recur alone.
     const ALONE_FOR: Duration = Duration::from_secs(2);
 
     pub(super) fn new<Db: Database>(settings: &Settings, runner: &dyn Runner<Db>) -> Self {
         let max_batch = runner.max_batch().unwrap_or(settings.max_batch);
+        let first = if runner.works_in_one_go() { Self::FIRST_SIZE_IN_ONE_GO } else { Self::FIRST_SIZE };
         Self {
             max_batch,
             batch_time: settings.batch_time,
             time_limit: runner.time_limit().unwrap_or(settings.time_limit),
-            size: AtomicUsize::new(max_batch.min(Self::FIRST_SIZE)),
+            size: AtomicUsize::new(max_batch.min(first)),
             pipelines: AtomicBool::new(runner.pipelines()),
             alone_until: Mutex::new(None),
             gate: tokio::sync::Mutex::new(()),
