@@ -60,9 +60,11 @@ impl<Db: Database> Lane<Db> {
                     smaller.into_iter().rev().for_each(|part| parts.push_front(part));
                 }
                 PartEnd::Outage(units) => {
-                    // The transport was told and begins anew from the watermark.
-                    let rest = units.into_iter().chain(parts.drain(..).flatten());
-                    self.report(rest.map(|unit| (unit, End::Dropped)));
+                    // The transport begins anew from the watermark. Until it is told, nothing behind these
+                    // may run: the database may be back already.
+                    let rest: Vec<Unit> = units.into_iter().chain(parts.drain(..).flatten()).collect();
+                    rest.iter().for_each(|unit| unit.owner.stop());
+                    self.report(rest.into_iter().map(|unit| (unit, End::Dropped)));
                 }
             }
         }

@@ -59,6 +59,11 @@ impl<Db: Database> Poll<Db> {
             return Ok(());
         }
         let owner = Arc::new(result?);
+        // The database went down meanwhile, and the outage was told before there was anything to end.
+        if !self.engine.is_up() {
+            self.partitions.insert(place, Held::Paused);
+            return Ok(());
+        }
         let Some(mut queue) = self.consumer.split_partition_queue(place.0.as_str(), place.1.0) else {
             return Err(Error::Broken(format!("no queue for {} [{}]", place.0, place.1)));
         };
@@ -86,6 +91,19 @@ impl<Db: Database> Poll<Db> {
         if is_it && !self.is_releasing(&place) {
             tracing::warn!(topic = %place.0, partition = %place.1, "another process owns this partition in the database");
             self.halt(&place, Held::Resting(Instant::now() + Self::REST));
+        }
+    }
+
+    /// A unit of a partition that we hold was dropped: for the sake of an outage that was over for the
+    /// poll thread when the partition was claimed. It begins anew, or the unit would be missing.
+    pub(super) fn dropped(&mut self, place: &Place) {
+        if self.is_releasing(place) {
+            return;
+        }
+        self.halt(place, Held::Paused);
+        // Otherwise the recovery is still to come.
+        if self.engine.is_up() {
+            self.begin_claim(place.clone());
         }
     }
 

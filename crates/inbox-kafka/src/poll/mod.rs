@@ -24,7 +24,7 @@ use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
 use inbox_core::Database;
-use inbox_core::inbox::{Ended, Engine, Event, FlushRequest};
+use inbox_core::inbox::{End, Ended, Engine, Event, FlushRequest};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaError;
 use tokio::runtime::Handle;
@@ -167,6 +167,9 @@ impl<Db: Database> Poll<Db> {
                 && Arc::ptr_eq(&running.owner, unit.owner())
             {
                 running.ended(unit);
+                if unit.end() == End::Dropped {
+                    self.dropped(&place);
+                }
             }
         }
     }
