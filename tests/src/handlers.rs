@@ -7,8 +7,8 @@ use diesel::sql_types::{BigInt, Integer};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl as _;
 use inbox_core::{
-    BatchHandler, Codec, DecodeError, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres,
-    Subscription, Tombstones, Tx,
+    BatchHandler, Codec, DecodeError, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome,
+    Postgres, Subscription, Tombstones, Tx,
 };
 
 use crate::job::{Act, Job, JobSubscription, Runs, note};
@@ -90,7 +90,11 @@ impl Handler<Postgres> for Dependent {
     async fn handle(&self, job: &Message<Job>, tx: &mut Tx<'_, Postgres>) -> Outcome {
         self.runs.begun(job);
         note("jobs", job, tx).await?;
-        if AtomicBool::load(&self.up, Ordering::Acquire) { Ok(()) } else { Err(Failure::infrastructure("the bank is closed")) }
+        if AtomicBool::load(&self.up, Ordering::Acquire) {
+            Ok(())
+        } else {
+            Err(Failure::infrastructure("the bank is closed"))
+        }
     }
 }
 
@@ -176,7 +180,10 @@ impl Subscription for Events {
     type Payload = Vec<u8>;
 
     fn definition(&self) -> Definition<Vec<u8>> {
-        Definition::new(self.name, Touchy).topic(self.topic.as_str()).id(IdRule::cloud_event()).key(KeyRule::record())
+        Definition::new(self.name, Touchy)
+            .topic(self.topic.as_str())
+            .id(IdRule::cloud_event())
+            .key(KeyRule::record())
     }
 }
 

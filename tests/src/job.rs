@@ -9,7 +9,8 @@ use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use futures_util::TryStreamExt as _;
 use inbox_core::{
-    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres, Subscription, Tx,
+    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres,
+    Subscription, Tx,
 };
 use serde::{Deserialize, Serialize};
 

@@ -93,7 +93,8 @@ impl FreshTopic {
     /// Gives it more partitions.
     pub async fn grow(&mut self, partitions: i32) {
         let more = NewPartitions::new(&self.name, usize::try_from(partitions).expect("not negative"));
-        let grown = admin(&self.brokers).create_partitions([&more], &options()).await.expect("the broker answers");
+        let grown =
+            admin(&self.brokers).create_partitions([&more], &options()).await.expect("the broker answers");
         grown.into_iter().for_each(|answer| drop(answer.expect("it grows")));
         self.partitions = partitions;
         self.has_leaders().await;
@@ -102,10 +103,14 @@ impl FreshTopic {
     /// Deletes it and makes another one under its name.
     pub async fn recreate(&self) {
         let deleted = admin(&self.brokers).delete_topics(&[&self.name], &options()).await;
-        deleted.expect("the broker answers").into_iter().for_each(|answer| drop(answer.expect("it is deleted")));
+        deleted
+            .expect("the broker answers")
+            .into_iter()
+            .for_each(|answer| drop(answer.expect("it is deleted")));
         let topic = NewTopic::new(&self.name, self.partitions, TopicReplication::Fixed(1));
         wait::until("the deletion", async || {
-            let made = admin(&self.brokers).create_topics([&topic], &options()).await.expect("the broker answers");
+            let made =
+                admin(&self.brokers).create_topics([&topic], &options()).await.expect("the broker answers");
             made.into_iter().all(|answer| answer.is_ok())
         })
         .await;
@@ -116,7 +121,8 @@ impl FreshTopic {
     async fn has_leaders(&self) {
         let client = client(&self.brokers, None);
         wait::until("a leader of each partition", async || {
-            (0..self.partitions).all(|partition| client.fetch_watermarks(&self.name, partition, PATIENCE).is_ok())
+            (0..self.partitions)
+                .all(|partition| client.fetch_watermarks(&self.name, partition, PATIENCE).is_ok())
         })
         .await;
     }
@@ -127,7 +133,8 @@ impl Drop for FreshTopic {
         let (brokers, name) = (self.brokers.clone(), self.name.clone());
         // A thread of its own: this one may be about to unwind, or in the middle of a runtime.
         let deleted = std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             // A test may have deleted it itself, or have stopped the broker.
             let options = AdminOptions::new().request_timeout(Some(Duration::from_secs(5)));
             drop(runtime.block_on(admin(&brokers).delete_topics(&[&name], &options)));
@@ -330,7 +337,10 @@ impl Group {
     pub fn lag(&self, topic: &FreshTopic) -> i64 {
         let committed = self.committed(topic);
         let ends = ends(&self.client, topic);
-        ends.iter().zip(committed).map(|(end, committed)| end - committed.map_or(0, |(offset, _)| offset)).sum()
+        ends.iter()
+            .zip(committed)
+            .map(|(end, committed)| end - committed.map_or(0, |(offset, _)| offset))
+            .sum()
     }
 
     /// Commits this offset for each partition, as a person does with Kafka's own tools. The group must
@@ -357,6 +367,8 @@ impl Group {
 
 fn ends(client: &BaseConsumer, topic: &FreshTopic) -> Vec<i64> {
     (0..topic.partitions())
-        .map(|partition| client.fetch_watermarks(topic.name(), partition, PATIENCE).expect("the broker answers").1)
+        .map(|partition| {
+            client.fetch_watermarks(topic.name(), partition, PATIENCE).expect("the broker answers").1
+        })
         .collect()
 }

@@ -22,9 +22,14 @@ pub fn send(topic: &FreshTopic, drafts: &[Draft]) -> Vec<Sent> {
 /// Sends jobs by a producer that is there already.
 #[must_use]
 pub fn send_by(producer: &Producer, drafts: &[Draft]) -> Vec<Sent> {
-    let records: Vec<Outgoing> = drafts.iter().map(|(partition, id, job)| job.outgoing(*partition, id)).collect();
+    let records: Vec<Outgoing> =
+        drafts.iter().map(|(partition, id, job)| job.outgoing(*partition, id)).collect();
     let offsets = producer.send(&records);
-    drafts.iter().zip(offsets).map(|((partition, id, _), offset)| Sent { id: id.clone(), partition: *partition, offset }).collect()
+    drafts
+        .iter()
+        .zip(offsets)
+        .map(|((partition, id, _), offset)| Sent { id: id.clone(), partition: *partition, offset })
+        .collect()
 }
 
 /// So many messages with distinct ids over so many keys; a key has its partition.
@@ -46,10 +51,9 @@ fn partition_of(key: usize, partitions: i32) -> i32 {
 /// be run again.
 #[must_use]
 pub fn seed() -> u64 {
-    let seed = std::env::var("INBOX_TEST_SEED").ok().map_or_else(
-        || fastrand::u64(..),
-        |seed| seed.parse().expect("INBOX_TEST_SEED is a number"),
-    );
+    let seed = std::env::var("INBOX_TEST_SEED")
+        .ok()
+        .map_or_else(|| fastrand::u64(..), |seed| seed.parse().expect("INBOX_TEST_SEED is a number"));
     eprintln!("INBOX_TEST_SEED={seed} repeats this run's choices");
     seed
 }

@@ -1,7 +1,7 @@
 //! A wire to Postgres that tests cut.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -35,6 +35,8 @@ struct Wire {
     mode: AtomicU8,
     /// Raised to end every connection.
     cuts: watch::Sender<u64>,
+    /// Raised to let nothing pass on every connection that is there.
+    freezes: AtomicU64,
     commits_to_lose: AtomicUsize,
     lost: AtomicU8,
 }
@@ -45,15 +47,18 @@ impl Proxy {
         let (address, settings) = database.split_once('?').unwrap_or((database, ""));
         let (scheme, rest) = address.split_once("://").expect("an address is a URL");
         let (place, name) = rest.rsplit_once('/').expect("an address ends with /database");
-        let (user, server) = place.rsplit_once('@').map_or((String::new(), place), |(u, s)| (format!("{u}@"), s));
+        let (user, server) =
+            place.rsplit_once('@').map_or((String::new(), place), |(u, s)| (format!("{u}@"), s));
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let port = listener.local_addr().expect("it has an address").port();
-        let settings: Vec<_> = settings.split('&').filter(|s| !s.is_empty() && !s.starts_with("ssl")).collect();
+        let settings: Vec<_> =
+            settings.split('&').filter(|s| !s.is_empty() && !s.starts_with("ssl")).collect();
         let settings = [&["sslmode=disable"], &*settings].concat().join("&");
         let wire = Arc::new(Wire {
             server: server.to_owned(),
             mode: AtomicU8::new(OPEN),
             cuts: watch::Sender::new(0),
+            freezes: AtomicU64::new(0),
             commits_to_lose: AtomicUsize::new(0),
             lost: AtomicU8::new(0),
         });
@@ -76,6 +81,12 @@ impl Proxy {
     /// Connections stay and are made, but nothing passes: the outage of a network.
     pub fn silence(&self) {
         self.wire.mode.store(SILENT, Ordering::Release);
+    }
+
+    /// On the connections that are there nothing passes any more, for ever; new ones work. So it is
+    /// behind a firewall that has forgotten them.
+    pub fn forget_connections(&self) {
+        self.wire.freezes.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Everything passes again. What was silent is lost.
@@ -133,11 +144,12 @@ async fn forth_and_back(
     wire: &Wire,
 ) {
     let (mut forth, mut back) = (vec![0; 64 << 10], vec![0; 64 << 10]);
+    let made_at = wire.freezes.load(Ordering::Acquire);
     let mut swallowing = false;
     loop {
         tokio::select! {
             read = from_client.read(&mut forth) => {
-                let Some(bytes) = passed(read, &forth, wire).await else { return };
+                let Some(bytes) = passed(read, &forth, wire, made_at).await else { return };
                 if has(bytes, COMMIT) && wire.takes_this_commit() {
                     if wire.lost.load(Ordering::Acquire) == Lost::OnTheWay as u8 {
                         return;
@@ -149,7 +161,7 @@ async fn forth_and_back(
                 }
             }
             read = from_server.read(&mut back) => {
-                let Some(bytes) = passed(read, &back, wire).await else { return };
+                let Some(bytes) = passed(read, &back, wire, made_at).await else { return };
                 if swallowing {
                     // The server's word that it has committed.
                     if has(bytes, COMMIT) {
@@ -166,9 +178,14 @@ async fn forth_and_back(
 }
 
 /// What was read; never, while the wire is silent.
-async fn passed<'b>(read: std::io::Result<usize>, buffer: &'b [u8], wire: &Wire) -> Option<&'b [u8]> {
+async fn passed<'b>(
+    read: std::io::Result<usize>,
+    buffer: &'b [u8],
+    wire: &Wire,
+    made_at: u64,
+) -> Option<&'b [u8]> {
     let length = read.ok().filter(|length| *length > 0)?;
-    if wire.mode.load(Ordering::Acquire) == SILENT {
+    if wire.mode.load(Ordering::Acquire) == SILENT || wire.freezes.load(Ordering::Acquire) > made_at {
         std::future::pending::<()>().await;
     }
     Some(&buffer[..length])

@@ -191,7 +191,9 @@ impl Service {
     /// An inbox with its subscriptions.
     pub async fn jobs(&self, runs: &Runs) -> Inbox<Postgres> {
         let inbox = self.inbox().await;
-        self.subscriptions.iter().fold(inbox, |inbox, subscription| inbox.handle(Worker::new(subscription, runs)))
+        self.subscriptions
+            .iter()
+            .fold(inbox, |inbox, subscription| inbox.handle(Worker::new(subscription, runs)))
     }
 
     /// Runs it inside the test.
@@ -259,7 +261,9 @@ impl Drop for Running {
 
 /// Prints what the library tells, if `INBOX_TEST_LOG` says how much: `info`, `debug`.
 pub fn log() {
-    if let Some(level) = std::env::var("INBOX_TEST_LOG").ok().and_then(|level| level.parse::<tracing::Level>().ok()) {
+    if let Some(level) =
+        std::env::var("INBOX_TEST_LOG").ok().and_then(|level| level.parse::<tracing::Level>().ok())
+    {
         let subscriber = tracing_subscriber::fmt().with_max_level(level);
         // Another test of the same program may have done it.
         let _ = subscriber.with_writer(std::io::stderr).with_ansi(false).try_init();

@@ -86,7 +86,8 @@ async fn values_that_are_no_payload() {
         Some(&deep),
         Some(&deep_field),
     ];
-    let records: Vec<_> = (0..).zip(values).map(|(n, value)| record(format!("m-{n}").as_bytes(), value)).collect();
+    let records: Vec<_> =
+        (0..).zip(values).map(|(n, value)| record(format!("m-{n}").as_bytes(), value)).collect();
     let offsets = scene.takes(&records).await;
     let dead = scene.dead().await;
     assert_eq!(classes(&dead), ["undecodable"; 8]);
@@ -125,7 +126,10 @@ async fn ids_that_name_nothing() {
     assert_eq!(classes(&dead), ["no_id"; 6]);
     for (letter, offset) in dead.iter().zip(offsets) {
         let id = String::from_utf8_lossy(&letter.id);
-        assert!(id.starts_with("offset:") && id.ends_with(&format!("/{}/1/0/{offset}", scene.topic.name())), "{id}");
+        assert!(
+            id.starts_with("offset:") && id.ends_with(&format!("/{}/1/0/{offset}", scene.topic.name())),
+            "{id}"
+        );
         assert_eq!((letter.offset, letter.payload.as_deref()), (offset, Some(&*value)));
     }
     scene.ends().await;
@@ -136,7 +140,8 @@ async fn ids_keys_and_headers_of_any_bytes() {
     let scene = Scene::new().await;
     let long = "x".repeat(1 << 20);
     let ids = ["nul\0in it", &long, "\u{feff} \n'\"\\;--", "NUL\0", "{}", "%s", "\u{1f980}"];
-    let mut records: Vec<_> = ids.iter().map(|id| record(id.as_bytes(), Some(&Job::note("a").value()))).collect();
+    let mut records: Vec<_> =
+        ids.iter().map(|id| record(id.as_bytes(), Some(&Job::note("a").value()))).collect();
     records[0].key = Some(b"\xff\xfe\0".to_vec());
     records[1].key = Some(b"k".repeat(1 << 20));
     records[2].key = Some(vec![]);
@@ -219,12 +224,16 @@ async fn timestamps_of_the_future_and_the_past() {
     let at = |id: &str, timestamp| {
         let headers = vec![(ID_HEADER.into(), Some(id.into()))];
         let value = Some(Job::note("key-0").value());
-        let _ = produce(&scene.topic, 0, &RawRecord { timestamp, key: Some(b"key-0".to_vec()), value, headers });
+        let _ =
+            produce(&scene.topic, 0, &RawRecord { timestamp, key: Some(b"key-0".to_vec()), value, headers });
     };
-    for (id, timestamp) in [("none", -1), ("1969", -1000), ("1970", 0), ("past", 1), ("dawn", i64::MIN / 2), ("least", i64::MIN)] {
+    for (id, timestamp) in
+        [("none", -1), ("1969", -1000), ("1970", 0), ("past", 1), ("dawn", i64::MIN / 2), ("least", i64::MIN)]
+    {
         at(id, timestamp);
     }
-    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis()).expect("not that late");
+    let now = i64::try_from(std::time::UNIX_EPOCH.elapsed().expect("after 1970").as_millis())
+        .expect("not that late");
     at("soon", now + 3_600_000);
     for (id, timestamp) in [("week", now + 7 * 86_400_000), ("far", i64::MAX / 2), ("farthest", i64::MAX)] {
         at(id, timestamp);

@@ -104,7 +104,10 @@ async fn the_same_ids_in_two_processes_at_once() {
     })
     .await;
 
-    let drafts: Vec<_> = notes("m", 400, 20, 1).into_iter().flat_map(|(_, id, job)| [(0, id.clone(), job.clone()), (1, id, job)]).collect();
+    let drafts: Vec<_> = notes("m", 400, 20, 1)
+        .into_iter()
+        .flat_map(|(_, id, job)| [(0, id.clone(), job.clone()), (1, id, job)])
+        .collect();
     sent.extend(send(&topic, &drafts));
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
@@ -155,7 +158,10 @@ async fn across_rebalances() {
     ledger.reaches(distinct(&sent)).await;
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
-    assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "nothing counts against a message");
+    assert!(
+        ledger.effects().await.iter().all(|effect| effect.attempt == 1),
+        "nothing counts against a message"
+    );
     first.stop().await;
 }
 

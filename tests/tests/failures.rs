@@ -20,12 +20,19 @@ async fn scene(partitions: i32) -> (Ledger, FreshTopic) {
 
 /// A message that fails as long as its database is not mended: nothing of it is kept, its key waits,
 /// others go on. Then it has its effect, once.
-async fn fails_until_mended(ledger: &Ledger, topic: &FreshTopic, running: &Running, acts: Vec<Act>, mend: &str) {
+async fn fails_until_mended(
+    ledger: &Ledger,
+    topic: &FreshTopic,
+    running: &Running,
+    acts: Vec<Act>,
+    mend: &str,
+) {
     let mut drafts = notes("before", 40, 8, 1);
     drafts.push((0, "bad".into(), Job::of("key-3", acts)));
     drafts.extend(notes("after", 40, 8, 1));
     let sent = send(topic, &drafts);
-    wait::until("three attempts", async || running.runs.of("bad").iter().filter(|n| **n > 1).count() >= 3).await;
+    wait::until("three attempts", async || running.runs.of("bad").iter().filter(|n| **n > 1).count() >= 3)
+        .await;
     // All but the bad one and the five behind it in its key.
     ledger.reaches(75).await;
     let effects = ledger.effects().await;
@@ -105,7 +112,8 @@ async fn a_deferred_constraint_that_fails_at_commit() {
         )
         .await;
     let running = Service::new(&ledger, &topic).start().await;
-    fails_until_mended(&ledger, &topic, &running, vec![Act::Note], "INSERT INTO parents VALUES ('missing')").await;
+    fails_until_mended(&ledger, &topic, &running, vec![Act::Note], "INSERT INTO parents VALUES ('missing')")
+        .await;
     running.stop().await;
 }
 
@@ -139,7 +147,10 @@ async fn a_commit_by_the_handler() {
         .enumerate()
         .flat_map(|(number, sql)| {
             let looks = Job::of(&format!("looks-{number}"), [Act::Note, Act::Send(sql.into())]);
-            let swallows = Job::of(&format!("swallows-{number}"), [Act::Note, Act::SendAndForget(sql.into()), Act::Note]);
+            let swallows = Job::of(
+                &format!("swallows-{number}"),
+                [Act::Note, Act::SendAndForget(sql.into()), Act::Note],
+            );
             [(0, format!("looks-{number}"), looks), (0, format!("swallows-{number}"), swallows)]
         })
         .collect();
@@ -310,7 +321,9 @@ async fn counts(read: &'static str, lanes: usize) {
 #[tokio::test(flavor = "multi_thread")]
 async fn deadlocks_on_hot_rows_make_progress() {
     let (ledger, topic) = scene(4).await;
-    ledger.execute("CREATE TABLE hot (id integer PRIMARY KEY, n bigint); INSERT INTO hot VALUES (1, 0), (2, 0)").await;
+    ledger
+        .execute("CREATE TABLE hot (id integer PRIMARY KEY, n bigint); INSERT INTO hot VALUES (1, 0), (2, 0)")
+        .await;
     let sent = send(&topic, &notes("m", 400, 40, 4));
     let service = Service::new(&ledger, &topic);
     let handler = Move { subscription: service.subscriptions[0].clone() };
@@ -318,7 +331,10 @@ async fn deadlocks_on_hot_rows_make_progress() {
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
     assert_eq!(ledger.number("SELECT sum(n)::bigint FROM hot").await, 800);
-    assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "nothing counts against a message");
+    assert!(
+        ledger.effects().await.iter().all(|effect| effect.attempt == 1),
+        "nothing counts against a message"
+    );
     assert_eq!(ledger.dead().await, []);
     running.stop().await;
 }
@@ -343,7 +359,10 @@ async fn deadlocks_of_pipelined_batches_make_progress() {
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
     assert_eq!(ledger.number("SELECT sum(n)::bigint FROM hot").await, 2000);
-    assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "nothing counts against a message");
+    assert!(
+        ledger.effects().await.iter().all(|effect| effect.attempt == 1),
+        "nothing counts against a message"
+    );
     running.stop().await;
 }
 
@@ -374,7 +393,10 @@ async fn commits_are_lost(lost: Lost) {
     }
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
-    assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "nothing counts against a message");
+    assert!(
+        ledger.effects().await.iter().all(|effect| effect.attempt == 1),
+        "nothing counts against a message"
+    );
     assert_eq!(ledger.dead().await, []);
     running.stop().await;
 }
@@ -384,7 +406,8 @@ async fn commits_are_lost(lost: Lost) {
 async fn one_message_alone_whose_commit_is_lost() {
     let (ledger, topic) = scene(1).await;
     let proxy = Proxy::to(&ledger.url()).await;
-    let mut service = Service::new(&ledger, &topic).limits(|limits| limits.flush_interval = Duration::from_secs(600));
+    let mut service =
+        Service::new(&ledger, &topic).limits(|limits| limits.flush_interval = Duration::from_secs(600));
     service.database = proxy.url().to_owned();
     let running = service.start().await;
     let mut sent = send(&topic, &notes("before", 1, 1, 1));
@@ -422,7 +445,8 @@ async fn something_else_is_down() {
 async fn another_transaction_holds_the_id() {
     const HELD: [&str; 2] = ["7b1c5e64-0a39-4c0f-8f0e-3f2a5d9e1c01", "7b1c5e64-0a39-4c0f-8f0e-3f2a5d9e1c02"];
     let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic).limits(|limits| limits.lock_timeout = Duration::from_millis(200));
+    let service =
+        Service::new(&ledger, &topic).limits(|limits| limits.lock_timeout = Duration::from_millis(200));
     let running = service.start().await;
     let mut sent = send(&topic, &notes("before", 4, 4, 1));
     ledger.reaches(4).await;
@@ -434,7 +458,10 @@ async fn another_transaction_holds_the_id() {
              SELECT '{id}', 1, id, 1, 0, 2, 0 FROM inbox.subscriptions"
         );
         other.batch_execute(&format!("BEGIN; {hold}")).await.expect("it is held");
-        sent.extend(send(&topic, &[(0, id.into(), Job::note("held")), (0, format!("behind {id}"), Job::note("held"))]));
+        sent.extend(send(
+            &topic,
+            &[(0, id.into(), Job::note("held")), (0, format!("behind {id}"), Job::note("held"))],
+        ));
         sent.extend(send(&topic, &notes(&format!("beside {id}"), 10, 5, 1)));
         let waits = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
         for _ in 0..4 {

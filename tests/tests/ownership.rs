@@ -64,7 +64,10 @@ async fn revoked_and_given_back(drain_limit: Duration) {
     ledger.reaches(distinct(&sent)).await;
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
-    assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "nothing counts against a message");
+    assert!(
+        ledger.effects().await.iter().all(|effect| effect.attempt == 1),
+        "nothing counts against a message"
+    );
     first.stop().await;
 }
 
@@ -82,7 +85,9 @@ async fn a_blocking_handler_longer_than_the_poll_interval() {
 
 async fn longer_than_the_poll_interval(long: Act) {
     let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic).property("max.poll.interval.ms", "6000").limits(|limits| limits.drain_limit = Duration::from_secs(3));
+    let service = Service::new(&ledger, &topic)
+        .property("max.poll.interval.ms", "6000")
+        .limits(|limits| limits.drain_limit = Duration::from_secs(3));
     let running = service.start().await;
     let mut sent = send(&topic, &notes("before", 10, 5, 1));
     ledger.reaches(10).await;
@@ -190,7 +195,9 @@ async fn two_subscriptions_to_one_topic() {
     let (ledger, topic) = scene(1).await;
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
     let mut service = Service::new(&ledger, &topic);
-    service.subscriptions.push(JobSubscription { key: KeyFrom::Partition, ..JobSubscription::new("others", topic.name()) });
+    service
+        .subscriptions
+        .push(JobSubscription { key: KeyFrom::Partition, ..JobSubscription::new("others", topic.name()) });
     let running = service.start().await;
     let sent = send(&topic, &notes("m", 50, 5, 1));
     ledger.reaches(100).await;
@@ -304,7 +311,8 @@ async fn records_without_a_key_have_no_order_to_keep() {
     let (ledger, topic) = scene(2).await;
     let running = Service::new(&ledger, &topic).start().await;
     let failing = Job::of("a", [Act::FailUntil(5), Act::Note]);
-    let mut records: Vec<Outgoing> = notes("m", 100, 10, 2).iter().map(|(p, id, job)| job.outgoing(*p, id)).collect();
+    let mut records: Vec<Outgoing> =
+        notes("m", 100, 10, 2).iter().map(|(p, id, job)| job.outgoing(*p, id)).collect();
     records.insert(0, failing.outgoing(0, "failing"));
     records.iter_mut().for_each(|record| record.key = None);
     Producer::new(&topic).send(&records);
@@ -354,7 +362,8 @@ async fn a_budget_used_up_by_one_message() {
     let (ledger, topic) = scene(2).await;
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
     let service = Service::new(&ledger, &topic).limits(|limits| limits.max_in_flight = 100);
-    let mut drafts = vec![(0, "bad".into(), Job::of("bad", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note]))];
+    let mut drafts =
+        vec![(0, "bad".into(), Job::of("bad", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note]))];
     drafts.extend(notes("m", 1000, 10, 2));
     let sent = send(&topic, &drafts);
     let running = service.start().await;
@@ -368,7 +377,8 @@ async fn a_budget_used_up_by_one_message() {
 }
 
 async fn per_partition(ledger: &Ledger) -> (i64, i64) {
-    let sql = "SELECT count(*) FILTER (WHERE partition = 0), count(*) FILTER (WHERE partition = 1) FROM effects";
+    let sql =
+        "SELECT count(*) FILTER (WHERE partition = 0), count(*) FILTER (WHERE partition = 1) FROM effects";
     let row = &ledger.query(sql, &[]).await[0];
     (row.get(0), row.get(1))
 }
@@ -399,10 +409,15 @@ async fn transactions_and_their_markers() {
     let mut sent = Vec::new();
     for round in 0..6 {
         let drafts = notes(&format!("round-{round}"), 10, 5, 1);
-        let records: Vec<_> = drafts.iter().map(|(partition, id, job)| job.outgoing(*partition, id)).collect();
+        let records: Vec<_> =
+            drafts.iter().map(|(partition, id, job)| job.outgoing(*partition, id)).collect();
         let offsets = producer.send_in_transaction(&records, round % 2 == 0);
         if round % 2 == 0 {
-            sent.extend(drafts.into_iter().zip(offsets).map(|((partition, id, _), offset)| Sent { id, partition, offset }));
+            sent.extend(drafts.into_iter().zip(offsets).map(|((partition, id, _), offset)| Sent {
+                id,
+                partition,
+                offset,
+            }));
         }
     }
     ledger.reaches(30).await;

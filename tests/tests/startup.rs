@@ -70,7 +70,9 @@ async fn a_broker_that_does_not_answer() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_database_that_nobody_is() {
     let since = Instant::now();
-    let error = PostgresStore::connect("postgres://postgres@127.0.0.1:9/postgres").await.expect_err("nobody is there");
+    let error = PostgresStore::connect("postgres://postgres@127.0.0.1:9/postgres")
+        .await
+        .expect_err("nobody is there");
     says(&error, &["cannot connect to the database", "refused"]);
     assert!(since.elapsed() < SOON);
 }
@@ -151,7 +153,8 @@ async fn settings_under_which_nothing_could_be_done() {
         (Settings { flush_interval: Duration::ZERO, ..Settings::default() }, "flush_interval"),
         (Settings { time_limit: Duration::MAX, ..Settings::default() }, "time_limit"),
     ] {
-        let inbox = Inbox::new(service.store().await.expect("it answers")).handle(handler()).settings(settings);
+        let inbox =
+            Inbox::new(service.store().await.expect("it answers")).handle(handler()).settings(settings);
         refused(service.kafka(), inbox, &[name]).await;
     }
     let unlimited = service.clone().subscription(|s| s.max_batch = Some(0));
