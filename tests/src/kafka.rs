@@ -53,7 +53,9 @@ impl FreshTopic {
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
         let topic = settings.iter().fold(topic, |topic, (setting, value)| topic.set(setting, value));
         let made = admin(brokers).create_topics([&topic], &options()).await.expect("the broker answers");
-        made.into_iter().for_each(|answer| drop(answer.expect("the topic is made")));
+        for answer in made {
+            answer.expect("the topic is made");
+        }
         let fresh = Self { brokers: brokers.to_owned(), name, partitions };
         fresh.has_leaders().await;
         fresh
@@ -95,7 +97,9 @@ impl FreshTopic {
         let more = NewPartitions::new(&self.name, usize::try_from(partitions).expect("not negative"));
         let grown =
             admin(&self.brokers).create_partitions([&more], &options()).await.expect("the broker answers");
-        grown.into_iter().for_each(|answer| drop(answer.expect("it grows")));
+        for answer in grown {
+            answer.expect("it grows");
+        }
         self.partitions = partitions;
         self.has_leaders().await;
     }
@@ -225,6 +229,7 @@ impl Producer {
     }
 
     /// Sends these records and returns the offset of each, when the broker has all. Blocks.
+    #[must_use]
     pub fn send(&self, records: &[Outgoing]) -> Vec<i64> {
         for (index, record) in records.iter().enumerate() {
             self.enqueue(index, record);
@@ -358,7 +363,7 @@ impl Group {
     pub fn members(&self) -> Vec<String> {
         let groups = self.client.client().fetch_group_list(Some(&self.name), PATIENCE);
         let groups = groups.expect("the broker answers");
-        let members = groups.groups().iter().flat_map(|group| group.members());
+        let members = groups.groups().iter().flat_map(rdkafka::groups::GroupInfo::members);
         let mut members: Vec<String> = members.map(|member| member.client_id().to_owned()).collect();
         members.sort_unstable();
         members

@@ -18,6 +18,7 @@
 //! | `worker` | the same as a process, to be killed and stopped |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
+//! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
 //! | `wait` | waiting for what must come, and no longer |
 //!
 //! A test never ends early because something is missing: it panics and says what to start.
@@ -32,6 +33,7 @@ pub mod job;
 pub mod kafka;
 pub mod load;
 pub mod oracle;
+pub mod own_services;
 mod plain_diesel;
 pub mod postgres;
 pub mod proxy;

@@ -68,7 +68,12 @@ pub struct Dead {
 impl Ledger {
     /// Makes it.
     pub async fn new() -> Self {
-        let ledger = Self::bare(FreshDatabase::create().await).await;
+        Self::of(FreshDatabase::create().await).await
+    }
+
+    /// Makes it in this database.
+    pub async fn of(database: FreshDatabase) -> Self {
+        let ledger = Self::bare(database).await;
         let store = PostgresStore::connect(&ledger.url()).await.expect("the database answers");
         store.migrate().await.expect("the migrations run");
         ledger
@@ -94,6 +99,11 @@ impl Ledger {
     pub async fn bare(database: FreshDatabase) -> Self {
         let client = connect(&database.url()).await;
         Self { client, database }
+    }
+
+    /// The same, after the server was started anew.
+    pub async fn reconnected(self) -> Self {
+        Self::bare(self.database).await
     }
 
     /// Its address.

@@ -25,9 +25,14 @@ impl FreshDatabase {
                  eval \"$(tests/services start)\""
             )
         });
+        Self::create_at(&server).await
+    }
+
+    /// Makes an empty database on another server.
+    pub async fn create_at(server: &str) -> Self {
         let name = format!("inbox_test_{}", Uuid::new_v4().simple());
-        run(&server, &format!("CREATE DATABASE {name}")).await;
-        Self { server, name }
+        run(server, &format!("CREATE DATABASE {name}")).await;
+        Self { server: server.to_owned(), name }
     }
 
     /// The address of this database.

@@ -51,8 +51,6 @@ pub async fn stays(what: &str, how_long: Duration, mut look: impl AsyncFnMut() -
 
 /// The future's value, which must come within [`PATIENCE`].
 pub async fn patiently<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("after {PATIENCE:?} there is still not: {what}"),
-    }
+    let value = tokio::time::timeout(PATIENCE, future).await;
+    value.unwrap_or_else(|_| panic!("after {PATIENCE:?} there is still not: {what}"))
 }

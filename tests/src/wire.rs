@@ -100,11 +100,15 @@ fn bytes(to: &mut Vec<u8>, value: Option<&[u8]>) {
 
 fn varint(to: &mut Vec<u8>, number: i64) {
     let mut rest = ((number << 1) ^ (number >> 63)).cast_unsigned();
-    while rest >= 0x80 {
-        to.push((rest & 0x7f) as u8 | 0x80);
+    loop {
+        let low = u8::try_from(rest & 0x7f).expect("seven bits");
         rest >>= 7;
+        if rest == 0 {
+            to.push(low);
+            return;
+        }
+        to.push(low | 0x80);
     }
-    to.push(rest as u8);
 }
 
 fn crc32c(bytes: &[u8]) -> u32 {

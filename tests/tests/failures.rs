@@ -407,7 +407,7 @@ async fn one_message_alone_whose_commit_is_lost() {
     let (ledger, topic) = scene(1).await;
     let proxy = Proxy::to(&ledger.url()).await;
     let mut service =
-        Service::new(&ledger, &topic).limits(|limits| limits.flush_interval = Duration::from_secs(600));
+        Service::new(&ledger, &topic).limits(|limits| limits.flush_interval = Duration::from_mins(10));
     service.database = proxy.url().to_owned();
     let running = service.start().await;
     let mut sent = send(&topic, &notes("before", 1, 1, 1));

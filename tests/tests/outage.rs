@@ -16,7 +16,7 @@ async fn scene(partitions: i32) -> (Ledger, FreshTopic, Proxy, Service) {
     let (ledger, topic) = (Ledger::new().await, FreshTopic::create(partitions).await);
     let proxy = Proxy::to(&ledger.url()).await;
     let mut service = Service::new(&ledger, &topic);
-    service.database = proxy.url().to_owned();
+    proxy.url().clone_into(&mut service.database);
     (ledger, topic, proxy, service)
 }
 

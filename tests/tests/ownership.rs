@@ -314,7 +314,9 @@ async fn records_without_a_key_have_no_order_to_keep() {
     let mut records: Vec<Outgoing> =
         notes("m", 100, 10, 2).iter().map(|(p, id, job)| job.outgoing(*p, id)).collect();
     records.insert(0, failing.outgoing(0, "failing"));
-    records.iter_mut().for_each(|record| record.key = None);
+    for record in &mut records {
+        record.key = None;
+    }
     Producer::new(&topic).send(&records);
     ledger.reaches(101).await;
     ledger.is_finished(&topic).await;

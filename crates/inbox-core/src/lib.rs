@@ -14,7 +14,10 @@
 //! | `inbox` | the builder, its settings, the engine a transport drives |
 
 // Without a database there is nobody to use the parts.
-#![cfg_attr(not(any(feature = "postgres", feature = "sqlite")), allow(dead_code, unreachable_pub, unused_imports))]
+#![cfg_attr(
+    not(any(feature = "postgres", feature = "sqlite")),
+    allow(dead_code, unreachable_pub, unused_imports)
+)]
 
 extern crate self as inbox_core;
 

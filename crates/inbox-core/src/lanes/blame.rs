@@ -63,7 +63,9 @@ impl<Db: Database> Lane<Db> {
                     // The transport begins anew from the watermark. Until it is told, nothing behind these
                     // may run: the database may be back already.
                     let rest: Vec<Unit> = units.into_iter().chain(parts.drain(..).flatten()).collect();
-                    rest.iter().for_each(|unit| unit.owner.stop());
+                    for unit in &rest {
+                        unit.owner.stop();
+                    }
                     self.report(rest.into_iter().map(|unit| (unit, End::Dropped)));
                 }
             }
