@@ -229,7 +229,7 @@ impl Producer {
     }
 
     /// Sends these records and returns the offset of each, when the broker has all. Blocks.
-    #[must_use]
+    #[allow(clippy::must_use_candidate, reason = "many want the records sent and nothing else")]
     pub fn send(&self, records: &[Outgoing]) -> Vec<i64> {
         for (index, record) in records.iter().enumerate() {
             self.enqueue(index, record);

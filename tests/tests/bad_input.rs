@@ -287,7 +287,7 @@ async fn all_at_once() {
             _ => good.outgoing(0, &format!("m-{n}")),
         });
     }
-    Producer::new(&topic).send(&records);
+    let _ = Producer::new(&topic).send(&records);
     let service = Service::new(&ledger, &topic).subscription(|s| s.key = KeyFrom::Account);
     let running = service.start().await;
     ledger.is_finished(&topic).await;
@@ -315,7 +315,7 @@ async fn payloads_without_id_or_key() {
         "[]",
     ];
     let records: Vec<_> = values.iter().map(|value| record(b"", Some(value.as_bytes()))).collect();
-    Producer::new(&topic).send(&records);
+    let _ = Producer::new(&topic).send(&records);
     ledger.is_finished(&topic).await;
     let dead = ledger.dead().await;
     assert_eq!(classes(&dead), ["no_id", "no_id", "no_id", "no_key", "undecodable"]);
@@ -339,7 +339,7 @@ async fn cloud_events_and_a_codec_that_panics() {
         ..Outgoing::default()
     };
     let from = |source: &str, id: &str| event(&[("ce_id", id), ("ce_source", source)], "x");
-    Producer::new(&topic).send(&[
+    let _ = Producer::new(&topic).send(&[
         from("/a", "1"),
         from("/b", "1"),
         from("/a", "1"),

@@ -222,7 +222,7 @@ async fn a_permanent_failure() {
     let after = send(&topic, &notes("after", 40, 8, 1));
     ledger.reaches(80).await;
     // A resend of what is dead is a duplicate.
-    producer.send(std::slice::from_ref(&record));
+    let _ = producer.send(std::slice::from_ref(&record));
     ledger.is_finished(&topic).await;
 
     ledger.assert_once_in_order("jobs", &[before, after].concat()).await;

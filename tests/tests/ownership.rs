@@ -274,8 +274,9 @@ async fn a_filter_ignores_without_a_row() {
     // Among others, then what could not even be decoded, then a stretch of nothing else.
     let producer = Producer::new(&topic);
     let sent = send_by(&producer, &notes("m", 10, 5, 1));
-    producer.send(&[skipped("a"), skipped("b"), Outgoing { value: Some(b"{".to_vec()), ..skipped("c") }]);
-    producer.send(&(0..500).map(|n| skipped(&format!("s-{n}"))).collect::<Vec<_>>());
+    let _ =
+        producer.send(&[skipped("a"), skipped("b"), Outgoing { value: Some(b"{".to_vec()), ..skipped("c") }]);
+    let _ = producer.send(&(0..500).map(|n| skipped(&format!("s-{n}"))).collect::<Vec<_>>());
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
     assert_eq!((ledger.receipts().await, ledger.dead().await), (10, vec![]));
@@ -296,7 +297,7 @@ async fn tombstones_are_messages_where_the_payload_is_an_option() {
             Outgoing { value: record.value.filter(|_| n % 3 != 0), ..record }
         })
         .collect();
-    Producer::new(&topic).send(&records);
+    let _ = Producer::new(&topic).send(&records);
     ledger.is_finished(&topic).await;
     let effects = ledger.effects().await;
     assert_eq!(effects.iter().filter(|effect| effect.subscription == "customers.gone").count(), 20);
@@ -317,7 +318,7 @@ async fn records_without_a_key_have_no_order_to_keep() {
     for record in &mut records {
         record.key = None;
     }
-    Producer::new(&topic).send(&records);
+    let _ = Producer::new(&topic).send(&records);
     ledger.reaches(101).await;
     ledger.is_finished(&topic).await;
     let effects = ledger.effects().await;
