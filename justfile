@@ -18,7 +18,7 @@ prove *args:
 
 # How fast, against loops written by hand; --json prints one line per case
 bench *args:
-    tests/services with cargo run --release -p inbox-benches -- {{ args }}
+    benches/run {{ args }}
 
 # The demo: kills its own worker and counts what became of each message
 quickstart *args:
