@@ -20,6 +20,8 @@ pub(super) enum BatchEnd {
     Waiting,
     /// No connection could be made.
     NoConnection(StoreError),
+    /// The connection had been used before, and was found lost: nobody in this batch did that.
+    Stale,
     /// A statement of the inbox failed, not one of a handler.
     Ours(StoreError),
     /// COMMIT failed: a deferred constraint, a transaction that had ended, or a lost connection.
@@ -38,6 +40,7 @@ impl<Db: Database> Lane<Db> {
         let limits = self.settings.limits(subscribed.pace.time_limit);
         let (admission, places) = admission_of(units, subscribed.id);
 
+        let used = self.conn.is_some();
         let conn = match self.connected().await {
             Ok(conn) => conn,
             Err(error) => return BatchEnd::NoConnection(error),
@@ -48,7 +51,7 @@ impl<Db: Database> Lane<Db> {
             Ok(Admitted::Waiting) => return BatchEnd::Waiting,
             Err(error) => {
                 self.drop_connection().await;
-                return BatchEnd::Ours(error);
+                return if used && error.is_lost() { BatchEnd::Stale } else { BatchEnd::Ours(error) };
             }
         };
 

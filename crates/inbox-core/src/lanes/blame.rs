@@ -104,6 +104,7 @@ impl<Db: Database> Lane<Db> {
                 PartEnd::Again(part)
             }
             BatchEnd::NoConnection(error) => self.no_connection(part, &error).await,
+            BatchEnd::Stale => PartEnd::Again(part),
             end if part.len() > 1 => self.isolate(part, &end).await,
             end => {
                 let Some(unit) = part.into_iter().next() else { return PartEnd::Over };
@@ -150,7 +151,15 @@ impl<Db: Database> Lane<Db> {
                 if !self.health.suspect().await {
                     return PartEnd::Outage(vec![unit]);
                 }
-                self.retry(unit, FailureClass::Transient, &format!("COMMIT failed: {error}"))
+                let reason = format!("COMMIT failed: {error}");
+                match error.class() {
+                    class @ (FailureClass::Conflict | FailureClass::Unclear)
+                        if unit.reruns < Unit::MAX_RERUNS =>
+                    {
+                        self.rerun(unit, class, &reason)
+                    }
+                    class => self.retry(unit, class, &reason),
+                }
             }
             BatchEnd::Handler(AttemptEnd::Panicked { reason, .. }) => {
                 self.retry(unit, FailureClass::Transient, &format!("the handler panicked: {reason}"))
@@ -199,6 +208,7 @@ impl<Db: Database> Lane<Db> {
             BatchEnd::Finished(_)
             | BatchEnd::Fenced(_)
             | BatchEnd::NoConnection(_)
+            | BatchEnd::Stale
             | BatchEnd::Handler(_) => PartEnd::Again(vec![unit]),
         }
     }
@@ -255,7 +265,9 @@ impl<Db: Database> Lane<Db> {
     fn strike_healthy(&mut self, mut unit: Unit, error: &StoreError, class: DeadClass) -> PartEnd {
         unit.strikes += 1;
         if unit.strikes < Unit::MAX_STRIKES {
-            let wait = self.backoff(unit.strikes + 1);
+            // Further apart than attempts: connections that are ended one after the other must not look
+            // like this message's doing.
+            let wait = self.backoff(unit.strikes + 4);
             return self.retry_uncounted(unit, wait, &error.to_string());
         }
         match &mut unit.work {

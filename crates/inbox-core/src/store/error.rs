@@ -47,12 +47,17 @@ impl StoreError {
         Self::Connect(text)
     }
 
+    /// Whose fault it is, as far as the driver says.
+    pub(crate) fn class(&self) -> FailureClass {
+        match self {
+            Self::Statement { class, .. } => *class,
+            _ => FailureClass::Infrastructure,
+        }
+    }
+
     /// Whether the connection, and with it the outcome of a commit, is lost.
     pub(crate) fn is_lost(&self) -> bool {
-        match self {
-            Self::Statement { class, .. } => *class == FailureClass::Infrastructure,
-            _ => true,
-        }
+        self.class() == FailureClass::Infrastructure
     }
 }
 
