@@ -1,8 +1,8 @@
 //! P1, P2, P3 and P10 across the ends of a process, abrupt and graceful.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use inbox_tests::job::Act;
+use inbox_tests::job::{Act, Job};
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{Load, LoadPlan, notes, seed, send};
 use inbox_tests::oracle::{Ledger, distinct};
@@ -148,6 +148,30 @@ async fn a_graceful_end_with_much_waiting() {
     ledger.reaches(20).await;
     running.stop().await;
     assert!(ledger.count().await < sent.len(), "nothing waited");
+    let running = service.start().await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// P5: a handler that does not come back holds the end up for as long as it is allowed to, and what it
+/// did not finish is the next process's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_graceful_end_while_a_handler_hangs() {
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(2).await);
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.drain_limit = Duration::from_secs(1));
+    let running = service.start().await;
+    let mut sent = send(&topic, &notes("m", 40, 8, 2));
+    ledger.reaches(40).await;
+    sent.extend(send(&topic, &[(0, "slow".into(), Job::of("key-0", [Act::Note, Act::Sleep(10_000)]))]));
+    sent.extend(send(&topic, &notes("behind", 8, 8, 2)));
+    wait::until("it runs", async || !running.runs.of("slow").is_empty()).await;
+    let since = Instant::now();
+    running.stop().await;
+    assert!(since.elapsed() < Duration::from_secs(8), "the end took {:?}", since.elapsed());
+
+    let slow = ledger.number("SELECT count(*) FROM effects WHERE message_id = 'slow'").await;
+    assert_eq!(slow, 0, "it was given up");
     let running = service.start().await;
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
