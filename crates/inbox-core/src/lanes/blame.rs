@@ -165,6 +165,10 @@ impl<Db: Database> Lane<Db> {
                 self.retry(unit, FailureClass::Transient, &format!("the handler panicked: {reason}"))
             }
             BatchEnd::Handler(AttemptEnd::TimedOut { .. }) => {
+                // It may have waited for a database that is silent.
+                if !self.health.suspect().await {
+                    return PartEnd::Outage(vec![unit]);
+                }
                 let limit = self.subscriptions[unit.subscription].pace.time_limit;
                 self.retry(
                     unit,
