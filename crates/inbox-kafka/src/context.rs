@@ -30,6 +30,7 @@ pub(crate) enum Rebalance {
 pub(crate) struct Context {
     rebalances: Mutex<Vec<Rebalance>>,
     closing: AtomicBool,
+    commit_failed: AtomicBool,
 }
 
 impl Context {
@@ -40,6 +41,11 @@ impl Context {
     /// From now on revokes are acknowledged at once: everything was given back before.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
+    }
+
+    /// Whether Kafka refused an offset since this was last asked.
+    pub(crate) fn take_commit_failed(&self) -> bool {
+        self.commit_failed.swap(false, Ordering::AcqRel)
     }
 
     fn push(&self, rebalance: Rebalance) {
@@ -100,7 +106,10 @@ impl ConsumerContext for Context {
         match result {
             Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
             // The next flush commits again, and after a restart the database decides.
-            Err(error) => tracing::warn!(%error, "an offset commit failed"),
+            Err(error) => {
+                tracing::warn!(%error, "an offset commit failed");
+                self.commit_failed.store(true, Ordering::Release);
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ impl<Db: Database> Poll<Db> {
             return;
         }
         self.look_at_positions();
+        self.commit_what_is_missing();
         let requests: Vec<FlushRequest> = self.running().filter_map(Running::flush).collect();
         if requests.is_empty() {
             return;
@@ -90,31 +91,39 @@ impl<Db: Database> Poll<Db> {
             }
         };
         self.running().for_each(Running::flush_ended);
-        let mut list = TopicPartitionList::new();
         for (request, flushed) in requests.iter().zip(flushed) {
             match flushed {
                 Flushed::Lost { .. } => self.lost(&request.owner),
-                Flushed::Written { number, .. } => self.flushed(request, number, &mut list),
+                Flushed::Written { number, .. } => self.flushed(request, number),
             }
         }
-        self.commit(&list);
+        self.commit_what_is_missing();
     }
 
-    fn flushed(&mut self, request: &FlushRequest, number: i64, list: &mut TopicPartitionList) {
-        let Some(running) = self.running().find(|running| Arc::ptr_eq(&running.owner, &request.owner)) else {
-            return;
-        };
-        running.flushed(number, &request.watermarks);
-        let written = running.written();
-        if written > running.committed {
-            running.committed = written;
+    fn flushed(&mut self, request: &FlushRequest, number: i64) {
+        if let Some(running) = self.running().find(|running| Arc::ptr_eq(&running.owner, &request.owner)) {
+            running.flushed(number, &request.watermarks);
+        }
+    }
+
+    /// Gives Kafka what the database has: after a flush; once after a claim, since the owner before may
+    /// have ended in between, and an idle partition would show its lag for ever; and again where
+    /// Kafka did not take it.
+    fn commit_what_is_missing(&mut self) {
+        if self.consumer.context().take_commit_failed() {
+            self.running().for_each(Running::commit_failed);
+        }
+        let mut list = TopicPartitionList::new();
+        for running in self.running() {
+            let Some((offset, number)) = running.to_commit() else { continue };
             let mut element = list.add_partition(running.owner.topic().as_str(), running.owner.partition().0);
-            let set = element.set_offset(KafkaOffset::Offset(written.0));
-            element.set_metadata(running.number().to_string());
+            let set = element.set_offset(KafkaOffset::Offset(offset.0));
+            element.set_metadata(number.to_string());
             if let Err(error) = set {
                 tracing::warn!(%error, "an offset cannot be given to Kafka");
             }
         }
+        self.commit(&list);
     }
 
     /// Offsets of partitions that are not ours any more are refused by the client, which is right.

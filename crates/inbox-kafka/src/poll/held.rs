@@ -41,8 +41,8 @@ pub(super) struct Running {
     number: i64,
     /// A flush was sent and not answered.
     flushing: bool,
-    /// What was last given to Kafka.
-    pub(super) committed: Offset,
+    /// What this ownership has given to Kafka last; nothing yet, or Kafka did not take it.
+    committed: Option<Offset>,
     /// The client's position is one of this ownership, not what an earlier one has left behind.
     position_is_ours: bool,
 }
@@ -53,7 +53,7 @@ impl Running {
         Self {
             next: owner.start(),
             number: owner.flush_number(),
-            committed: owner.start(),
+            committed: None,
             trackers,
             owner,
             queue,
@@ -180,7 +180,16 @@ impl Running {
         self.trackers.iter().map(|(_, tracker)| tracker.written()).min().unwrap_or(self.owner.start())
     }
 
-    pub(super) fn number(&self) -> i64 {
-        self.number
+    /// What Kafka is to be given, if it does not have it: the offset and the number beside it.
+    pub(super) fn to_commit(&mut self) -> Option<(Offset, i64)> {
+        let written = self.written();
+        let missing = self.committed != Some(written);
+        self.committed = Some(written);
+        missing.then_some((written, self.number))
+    }
+
+    /// Kafka may not have what it was given.
+    pub(super) fn commit_failed(&mut self) {
+        self.committed = None;
     }
 }
