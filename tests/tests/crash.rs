@@ -58,6 +58,9 @@ async fn the_same_offsets_again_because_kafka_forgot() {
 
     service.group().reset(&topic, 0);
     let running = service.start().await;
+    // Also where nothing new comes Kafka is told again what it had forgotten.
+    let group = service.group();
+    wait::until_is("the lag", 0, async || group.lag(&topic)).await;
     sent.extend(send(&topic, &notes("later", 50, 10, 2)));
     ledger.reaches(350).await;
     ledger.is_finished(&topic).await;

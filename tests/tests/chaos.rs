@@ -1,0 +1,164 @@
+//! Everything at once, at random: processes killed, stopped and restarted, connections cut and
+//! silent, commits lost, epochs raised by others; and still each effect once, in order, none dead.
+//!
+//! `INBOX_TEST_CHAOS_SECONDS` says for how long (20), `INBOX_TEST_SEED` with which choices.
+
+use std::time::{Duration, Instant};
+
+use fastrand::Rng;
+use inbox_tests::job::{Act, JobSubscription, KeyFrom};
+use inbox_tests::kafka::FreshTopic;
+use inbox_tests::load::{Load, LoadPlan, seed};
+use inbox_tests::oracle::Ledger;
+use inbox_tests::proxy::{Lost, Proxy};
+use inbox_tests::service::Service;
+use inbox_tests::wait;
+use inbox_tests::worker::Worker;
+
+/// A process of the service, its own way to the database, and what has been done to it.
+struct Member {
+    service: Service,
+    proxy: Proxy,
+    worker: Option<Worker>,
+    frozen: bool,
+}
+
+impl Member {
+    async fn new(name: &str, service: &Service, ledger: &Ledger) -> Self {
+        let proxy = Proxy::to(&ledger.url()).await;
+        let service = Service { database: proxy.url().to_owned(), ..service.named(name) };
+        Self { service, proxy, worker: None, frozen: false }
+    }
+
+    /// As whatever supervises processes does: one that has ended is started again.
+    fn supervise(&mut self) {
+        let runs = self.worker.as_mut().is_some_and(Worker::is_running);
+        if !runs {
+            self.worker = Some(Worker::start(&self.service));
+            self.frozen = false;
+        }
+    }
+
+    async fn suffer(&mut self, random: &mut Rng) -> &'static str {
+        let Some(worker) = self.worker.take_if(|worker| worker.is_running()) else { return "has ended" };
+        if self.frozen {
+            worker.thaw();
+            self.frozen = false;
+            self.worker = Some(worker);
+            return "thaws";
+        }
+        let (what, worker) = match random.u8(0..9) {
+            0 | 1 => {
+                worker.kill();
+                ("is killed", None)
+            }
+            2 => {
+                self.proxy.restore();
+                worker.stop().await;
+                ("ends gracefully", None)
+            }
+            3 | 4 => {
+                worker.freeze();
+                self.frozen = true;
+                ("freezes", Some(worker))
+            }
+            5 => {
+                self.proxy.cut();
+                ("is cut off", Some(worker))
+            }
+            6 => {
+                self.proxy.drop_connections();
+                ("loses its connections", Some(worker))
+            }
+            7 => {
+                let lost = if random.bool() { Lost::Answer } else { Lost::OnTheWay };
+                self.proxy.lose_commits(random.usize(1..4), lost);
+                ("loses commits", Some(worker))
+            }
+            _ => {
+                self.proxy.forget_connections();
+                ("has silent connections", Some(worker))
+            }
+        };
+        self.worker = worker;
+        what
+    }
+
+    fn is_relieved(&mut self) {
+        self.proxy.restore();
+        self.proxy.lose_commits(0, Lost::Answer);
+        if self.frozen
+            && let Some(worker) = &self.worker
+        {
+            worker.thaw();
+        }
+        self.frozen = false;
+        self.supervise();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_at_once_in_batches() {
+    everything_at_once(vec![Act::Note]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_at_once_in_sequence() {
+    everything_at_once(vec![Act::Look, Act::Sleep(2), Act::Note]).await;
+}
+
+async fn everything_at_once(acts: Vec<Act>) {
+    let seconds = std::env::var("INBOX_TEST_CHAOS_SECONDS").map_or(20, |s| s.parse().expect("a number"));
+    let seed = seed();
+    let mut random = Rng::with_seed(seed);
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(6).await);
+    let mut service = Service::new(&ledger, &topic).session(Duration::from_secs(3)).limits(|limits| {
+        limits.time_limit = Duration::from_secs(3);
+        limits.lock_timeout = Duration::from_secs(2);
+        limits.drain_limit = Duration::from_secs(5);
+    });
+    let ordered =
+        JobSubscription { key: KeyFrom::Partition, ..JobSubscription::new("ordered", topic.name()) };
+    service.subscriptions.push(ordered);
+    let mut members = Vec::new();
+    for name in ["first", "second", "third"] {
+        let mut member = Member::new(name, &service, &ledger).await;
+        member.supervise();
+        members.push(member);
+    }
+    let load = Load::start(&topic, LoadPlan { seed, keys: 60, per_second: 200, acts, ..LoadPlan::default() });
+    ledger.reaches(100).await;
+
+    let since = Instant::now();
+    while since.elapsed() < Duration::from_secs(seconds) {
+        tokio::time::sleep(Duration::from_millis(random.u64(100..1000))).await;
+        if random.u8(0..12) == 0 {
+            eprintln!("{:?}: somebody raises an epoch", since.elapsed());
+            let sql = "UPDATE inbox.partitions SET epoch = gen_random_uuid() WHERE partition = $1";
+            ledger.query(sql, &[&random.i32(0..6)]).await;
+        }
+        let at = random.usize(..members.len());
+        let member = &mut members[at];
+        // Half of the time it is left alone, or comes back.
+        if random.bool() {
+            let what = member.suffer(&mut random).await;
+            eprintln!("{:?}: {} {what}", since.elapsed(), member.service.name);
+        } else {
+            member.proxy.restore();
+            member.supervise();
+        }
+    }
+    let sent = load.stop();
+    members.iter_mut().for_each(Member::is_relieved);
+    ledger.is_finished(&topic).await;
+    for subscription in ["jobs", "ordered"] {
+        ledger.assert_once_in_order(subscription, &sent).await;
+    }
+    assert_eq!(ledger.dead().await, []);
+    // Whatever Kafka was not told at the time it is told in the end.
+    let group = service.group();
+    wait::until_is("the lag", 0, async || group.lag(&topic)).await;
+    for member in members {
+        member.worker.expect("it was started").stop().await;
+    }
+}
