@@ -23,6 +23,7 @@ const COMMIT: &[u8] = b"COMMIT\0";
 const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const SILENT: u8 = 2;
+const FULL: u8 = 3;
 
 /// Between a service and its database. What passes is not encrypted.
 pub struct Proxy {
@@ -78,6 +79,11 @@ impl Proxy {
         self.drop_connections();
     }
 
+    /// Takes no new connection; those that are there work on. So is a server at its limit.
+    pub fn refuse_new(&self) {
+        self.wire.mode.store(FULL, Ordering::Release);
+    }
+
     /// Connections stay and are made, but nothing passes: the outage of a network.
     pub fn silence(&self) {
         self.wire.mode.store(SILENT, Ordering::Release);
@@ -115,7 +121,7 @@ impl Proxy {
 
 async fn accept(listener: TcpListener, wire: Arc<Wire>) {
     while let Ok((client, _)) = listener.accept().await {
-        if wire.mode.load(Ordering::Acquire) == CUT {
+        if matches!(wire.mode.load(Ordering::Acquire), CUT | FULL) {
             continue;
         }
         tokio::spawn(carry(client, Arc::clone(&wire)));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use inbox_tests::job::Act;
+use inbox_tests::job::{Act, Job};
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{Load, LoadPlan, notes, seed, send};
 use inbox_tests::oracle::{Ledger, Sent, distinct};
@@ -107,6 +107,31 @@ async fn connections_lost_at_random() {
     }
     assert!(ended > 30, "only {ended} connections were there to be ended");
     no_message_noticed(&ledger, &topic, &load.stop()).await;
+    running.stop().await;
+}
+
+/// The server takes no new connection, and so no probe, while those that are there work: whoever
+/// drops a message because the database is down must not go on with what is behind it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_new_connections() {
+    let (ledger, topic, proxy, service) = scene(1).await;
+    ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
+    let service = service.subscription(|s| s.max_batch = Some(1)).limits(|limits| limits.lanes = 1);
+    let running = service.start().await;
+    let mut sent = send(&topic, &notes("before", 10, 1, 1));
+    // Every connection is there: also the one that writes watermarks.
+    ledger.is_finished(&topic).await;
+    proxy.refuse_new();
+    let unclear = Act::Send("SELECT 1 / n FROM knob".into());
+    let mut drafts = vec![(0, "bad".into(), Job::of("key-0", [unclear, Act::Note]))];
+    drafts.extend(notes("behind", 50, 1, 1));
+    sent.extend(send(&topic, &drafts));
+    wait::until("it runs", async || !running.runs.of("bad").is_empty()).await;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(ledger.count().await, 10, "nothing overtakes");
+    ledger.execute("UPDATE knob SET n = 1").await;
+    proxy.restore();
+    no_message_noticed(&ledger, &topic, &sent).await;
     running.stop().await;
 }
 
