@@ -340,12 +340,18 @@ impl Group {
     /// Records that are not committed, over all partitions.
     #[must_use]
     pub fn lag(&self, topic: &FreshTopic) -> i64 {
+        self.lags(topic).iter().sum()
+    }
+
+    /// Records that are not committed, for each partition.
+    #[must_use]
+    pub fn lags(&self, topic: &FreshTopic) -> Vec<i64> {
         let committed = self.committed(topic);
         let ends = ends(&self.client, topic);
         ends.iter()
             .zip(committed)
             .map(|(end, committed)| end - committed.map_or(0, |(offset, _)| offset))
-            .sum()
+            .collect()
     }
 
     /// Commits this offset for each partition, as a person does with Kafka's own tools. The group must

@@ -23,7 +23,6 @@ const COMMIT: &[u8] = b"COMMIT\0";
 const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const SILENT: u8 = 2;
-const FULL: u8 = 3;
 
 /// Between a service and its database. What passes is not encrypted.
 pub struct Proxy {
@@ -38,6 +37,8 @@ struct Wire {
     cuts: watch::Sender<u64>,
     /// Raised to let nothing pass on every connection that is there.
     freezes: AtomicU64,
+    limit: AtomicUsize,
+    connections: AtomicUsize,
     commits_to_lose: AtomicUsize,
     lost: AtomicU8,
 }
@@ -60,6 +61,8 @@ impl Proxy {
             mode: AtomicU8::new(OPEN),
             cuts: watch::Sender::new(0),
             freezes: AtomicU64::new(0),
+            limit: AtomicUsize::new(usize::MAX),
+            connections: AtomicUsize::new(0),
             commits_to_lose: AtomicUsize::new(0),
             lost: AtomicU8::new(0),
         });
@@ -81,7 +84,12 @@ impl Proxy {
 
     /// Takes no new connection; those that are there work on. So is a server at its limit.
     pub fn refuse_new(&self) {
-        self.wire.mode.store(FULL, Ordering::Release);
+        self.limit(0);
+    }
+
+    /// Has no more than so many connections at a time.
+    pub fn limit(&self, connections: usize) {
+        self.wire.limit.store(connections, Ordering::Release);
     }
 
     /// Connections stay and are made, but nothing passes: the outage of a network.
@@ -98,6 +106,7 @@ impl Proxy {
     /// Everything passes again. What was silent is lost.
     pub fn restore(&self) {
         self.wire.mode.store(OPEN, Ordering::Release);
+        self.limit(usize::MAX);
         self.drop_connections();
     }
 
@@ -121,14 +130,21 @@ impl Proxy {
 
 async fn accept(listener: TcpListener, wire: Arc<Wire>) {
     while let Ok((client, _)) = listener.accept().await {
-        if matches!(wire.mode.load(Ordering::Acquire), CUT | FULL) {
+        if wire.mode.load(Ordering::Acquire) == CUT
+            || wire.connections.load(Ordering::Acquire) >= wire.limit.load(Ordering::Acquire)
+        {
             continue;
         }
-        tokio::spawn(carry(client, Arc::clone(&wire)));
+        wire.connections.fetch_add(1, Ordering::AcqRel);
+        let wire = Arc::clone(&wire);
+        tokio::spawn(async move {
+            carry(client, &wire).await;
+            wire.connections.fetch_sub(1, Ordering::AcqRel);
+        });
     }
 }
 
-async fn carry(client: TcpStream, wire: Arc<Wire>) {
+async fn carry(client: TcpStream, wire: &Wire) {
     let mut cuts = wire.cuts.subscribe();
     cuts.mark_unchanged();
     let Ok(server) = TcpStream::connect(&wire.server).await else { return };
@@ -137,7 +153,7 @@ async fn carry(client: TcpStream, wire: Arc<Wire>) {
     let (from_server, to_server) = server.into_split();
     // Whatever ends first takes both sides with it.
     tokio::select! {
-        () = forth_and_back(from_client, to_server, from_server, to_client, &wire) => {}
+        () = forth_and_back(from_client, to_server, from_server, to_client, wire) => {}
         _ = cuts.changed() => {}
     }
 }

@@ -8,7 +8,7 @@ use rdkafka::ClientContext;
 use rdkafka::TopicPartitionList;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
 
 pub(crate) type Place = (Topic, Partition);
@@ -30,7 +30,6 @@ pub(crate) enum Rebalance {
 pub(crate) struct Context {
     rebalances: Mutex<Vec<Rebalance>>,
     closing: AtomicBool,
-    commit_failed: AtomicBool,
 }
 
 impl Context {
@@ -41,11 +40,6 @@ impl Context {
     /// From now on revokes are acknowledged at once: everything was given back before.
     pub(crate) fn close(&self) {
         self.closing.store(true, Ordering::Release);
-    }
-
-    /// Whether Kafka refused an offset since this was last asked.
-    pub(crate) fn take_commit_failed(&self) -> bool {
-        self.commit_failed.swap(false, Ordering::AcqRel)
     }
 
     fn push(&self, rebalance: Rebalance) {
@@ -99,17 +93,6 @@ impl ConsumerContext for Context {
         };
         if let Err(error) = done {
             tracing::warn!(%error, "a rebalance could not be acknowledged");
-        }
-    }
-
-    fn commit_callback(&self, result: KafkaResult<()>, _: &TopicPartitionList) {
-        match result {
-            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
-            // The next flush commits again, and after a restart the database decides.
-            Err(error) => {
-                tracing::warn!(%error, "an offset commit failed");
-                self.commit_failed.store(true, Ordering::Release);
-            }
         }
     }
 }

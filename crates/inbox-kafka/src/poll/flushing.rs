@@ -7,7 +7,7 @@ use inbox_core::inbox::FlushRequest;
 use inbox_core::store::Flushed;
 use inbox_core::{Database, Offset, StoreError};
 use rdkafka::consumer::{CommitMode, Consumer as _};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
 
 use super::Poll;
@@ -39,7 +39,7 @@ impl<Db: Database> Poll<Db> {
             return;
         }
         self.look_at_positions();
-        self.commit_what_is_missing();
+        self.commit();
         let requests: Vec<FlushRequest> = self.running().filter_map(Running::flush).collect();
         if requests.is_empty() {
             return;
@@ -97,7 +97,7 @@ impl<Db: Database> Poll<Db> {
                 Flushed::Written { number, .. } => self.flushed(request, number),
             }
         }
-        self.commit_what_is_missing();
+        self.commit();
     }
 
     fn flushed(&mut self, request: &FlushRequest, number: i64) {
@@ -106,37 +106,28 @@ impl<Db: Database> Poll<Db> {
         }
     }
 
-    /// Gives Kafka what the database has: after a flush; once after a claim, since the owner before may
-    /// have ended in between, and an idle partition would show its lag for ever; and again where
-    /// Kafka did not take it.
-    fn commit_what_is_missing(&mut self) {
-        if self.consumer.context().take_commit_failed() {
-            self.running().for_each(Running::commit_failed);
-        }
-        let mut list = TopicPartitionList::new();
+    /// Gives Kafka what the database has: after a flush, and once after a claim, since the owner before
+    /// may have ended in between and an idle partition would show its lag for ever.
+    ///
+    /// Of a commit that fails nobody hears: librdkafka tells the result only of those it begins by
+    /// itself. But it keeps what was stored and not committed, and commits it when it is asked again,
+    /// which each flush interval does.
+    fn commit(&mut self) {
+        let consumer = Arc::clone(&self.consumer);
         for running in self.running() {
-            let Some((offset, number)) = running.to_commit() else { continue };
+            let Some((offset, number)) = running.to_store() else { continue };
+            // One by one: for several it does not say which of them it did not take.
+            let mut list = TopicPartitionList::new();
             let mut element = list.add_partition(running.owner.topic().as_str(), running.owner.partition().0);
-            let set = element.set_offset(KafkaOffset::Offset(offset.0));
             element.set_metadata(number.to_string());
-            if let Err(error) = set {
-                tracing::warn!(%error, "an offset cannot be given to Kafka");
+            let set = element.set_offset(KafkaOffset::Offset(offset.0));
+            match set.and_then(|()| consumer.store_offsets(&list)) {
+                Ok(()) => running.stored(offset),
+                Err(error) => tracing::debug!(%error, "the client does not take an offset yet"),
             }
         }
-        self.commit(&list);
-    }
-
-    /// Offsets of partitions that are not ours any more are refused by the client, which is right.
-    fn commit(&self, list: &TopicPartitionList) {
-        if list.count() == 0 {
-            return;
-        }
-        let committed = self
-            .consumer
-            .store_offsets(list)
-            .and_then(|()| self.consumer.commit_consumer_state(CommitMode::Async));
-        match committed {
-            Ok(()) | Err(KafkaError::ConsumerCommit(rdkafka::types::RDKafkaErrorCode::NoOffset)) => {}
+        match consumer.commit_consumer_state(CommitMode::Async) {
+            Ok(()) | Err(KafkaError::ConsumerCommit(RDKafkaErrorCode::NoOffset)) => {}
             Err(error) => tracing::debug!(%error, "offsets could not be given to Kafka"),
         }
     }

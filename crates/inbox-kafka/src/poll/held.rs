@@ -41,8 +41,8 @@ pub(super) struct Running {
     number: i64,
     /// A flush was sent and not answered.
     flushing: bool,
-    /// What this ownership has given to Kafka last; nothing yet, or Kafka did not take it.
-    committed: Option<Offset>,
+    /// What the client was told to commit.
+    stored: Option<Offset>,
     /// The client's position is one of this ownership, not what an earlier one has left behind.
     position_is_ours: bool,
 }
@@ -53,7 +53,7 @@ impl Running {
         Self {
             next: owner.start(),
             number: owner.flush_number(),
-            committed: None,
+            stored: None,
             trackers,
             owner,
             queue,
@@ -180,16 +180,14 @@ impl Running {
         self.trackers.iter().map(|(_, tracker)| tracker.written()).min().unwrap_or(self.owner.start())
     }
 
-    /// What Kafka is to be given, if it does not have it: the offset and the number beside it.
-    pub(super) fn to_commit(&mut self) -> Option<(Offset, i64)> {
+    /// What the client is to commit, if it does not know it yet: the offset and the number beside it.
+    pub(super) fn to_store(&self) -> Option<(Offset, i64)> {
         let written = self.written();
-        let missing = self.committed != Some(written);
-        self.committed = Some(written);
-        missing.then_some((written, self.number))
+        (self.stored != Some(written)).then_some((written, self.number))
     }
 
-    /// Kafka may not have what it was given.
-    pub(super) fn commit_failed(&mut self) {
-        self.committed = None;
+    /// The client commits this until Kafka has it.
+    pub(super) fn stored(&mut self, offset: Offset) {
+        self.stored = Some(offset);
     }
 }
