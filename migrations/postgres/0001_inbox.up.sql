@@ -137,15 +137,66 @@ $$;
 
 -- Admission of many messages of one subscription. Answers only with what is not fresh:
 --   (partition, -1)   another epoch owns this partition: nothing was written
---   (ordinality, -2)  neither inserted nor there, since its row went away meanwhile: run again
 --   (ordinality, n)   a row was there: n is its state, plus 16 if the payload's fingerprint differs
--- What was inserted is collected, and the rest looked up in a later statement: a redelivery of the
--- very same offset is a conflict like any other. `ids` come sorted, or batches would deadlock.
+-- The look-up finds what is there and decides nothing: where another transaction writes an id after
+-- it, the insert waits for that one and then fails on the primary key, and the batch is admitted by
+-- `admit_raced`. A plain insert costs a fifth less than ON CONFLICT, which writes and confirms each
+-- row in two steps.
+-- Plans are kept from when the table was small. The OFFSET keeps the planner from joining the whole
+-- table, and `enable_seqscan = off` from reading all of it for each id, until it is analyzed again.
+-- `ids` come sorted, or batches would deadlock.
 CREATE FUNCTION inbox.admit_many(
     mark text, statement_limit text, lock_limit text, idle_limit text, partitions integer[], epochs uuid[], subscription integer,
     ids uuid[], id_partitions integer[], offsets bigint[], fingerprints integer[]
 ) RETURNS TABLE (ordinal integer, answer integer)
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+    lost integer[];
+    there integer[];
+    answers integer[];
+BEGIN
+    PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
+    lost := inbox.fence(mark, partitions, epochs);
+    IF cardinality(lost) > 0 THEN
+        RETURN QUERY SELECT unnest(lost), -1;
+        RETURN;
+    END IF;
+    SELECT array_agg(u.n::integer),
+        array_agg(found.state + CASE WHEN found.fingerprint = u.fingerprint THEN 0 ELSE 16 END)
+    INTO there, answers
+    FROM unnest(ids, fingerprints) WITH ORDINALITY AS u (id, fingerprint, n),
+        LATERAL (
+            SELECT m.state, m.fingerprint FROM inbox.messages m
+            WHERE m.message_id = u.id AND m.subscription_id = subscription OFFSET 0
+        ) AS found;
+    IF there IS NULL THEN
+        INSERT INTO inbox.messages
+            (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
+        SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
+        FROM unnest(ids, id_partitions, offsets, fingerprints)
+            AS u (id, partition_id, record_offset, fingerprint);
+    ELSE
+        INSERT INTO inbox.messages
+            (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
+        SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
+        FROM unnest(ids, id_partitions, offsets, fingerprints) WITH ORDINALITY
+            AS u (id, partition_id, record_offset, fingerprint, n)
+        WHERE u.n::integer <> ALL (there);
+        RETURN QUERY SELECT * FROM unnest(there, answers);
+    END IF;
+END
+$$;
+
+-- The same after another transaction wrote one of the ids between look-up and insert, and where ids
+-- may be equal. One more answer:
+--   (ordinality, -2)  neither inserted nor there, since its row went away meanwhile: run again
+-- What was inserted is collected, and the rest looked up in a later statement: a redelivery of the
+-- very same offset is a conflict like any other.
+CREATE FUNCTION inbox.admit_raced(
+    mark text, statement_limit text, lock_limit text, idle_limit text, partitions integer[], epochs uuid[], subscription integer,
+    ids uuid[], id_partitions integer[], offsets bigint[], fingerprints integer[]
+) RETURNS TABLE (ordinal integer, answer integer)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
     lost integer[];
     inserted uuid[];
@@ -183,7 +234,7 @@ CREATE FUNCTION inbox.admit_one(
     mark text, statement_limit text, lock_limit text, idle_limit text, id_partition integer, partition_epoch uuid, subscription integer,
     id uuid, id_offset bigint, id_fingerprint integer
 ) RETURNS integer
-LANGUAGE plpgsql VOLATILE AS $$
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 DECLARE
     answer integer;
 BEGIN

@@ -2,8 +2,9 @@
 
 use diesel::pg::Pg;
 use diesel::query_builder::{Query, QueryFragment, QueryId};
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Array, BigInt, Integer, Text, Uuid as SqlUuid};
-use diesel::{QueryableByName, sql_query};
+use diesel::{QueryResult, QueryableByName, sql_query};
 use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
 use futures_util::future::join;
 use uuid::Uuid;
@@ -37,11 +38,16 @@ pub(super) async fn admit(
     limits: &TransactionLimits,
     admission: &Admission,
 ) -> Result<Admitted, StoreError> {
-    let begin = conn.begin_sql();
     let limits = limits_in_millis(limits);
     let answers = match (admission.fences.as_slice(), admission.messages.as_slice()) {
-        ([fence], [message]) => admit_one(conn, &begin, limits, admission, *fence, message).await?,
-        _ => admit_many(conn, &begin, limits, admission).await?,
+        ([fence], [message]) => admit_one(conn, &limits, admission, *fence, message).await?,
+        _ => match admit_many(conn, MANY, &limits, admission).await {
+            Err(DieselError::DatabaseError(DatabaseErrorKind::UniqueViolation, _)) => {
+                rollback(conn).await?;
+                admit_many(conn, RACED, &limits, admission).await?
+            }
+            answers => answers?,
+        },
     };
     match read(&answers) {
         Ok(Admitted::Open(conflicts)) => Ok(Admitted::Open(conflicts)),
@@ -54,13 +60,13 @@ pub(super) async fn admit(
 
 /// Without arrays, which cost a third of a small transaction.
 async fn admit_one(
-    conn: &PgConn,
-    begin: &str,
-    [statement, lock, idle]: [String; 3],
+    conn: &mut PgConn,
+    [statement, lock, idle]: &[String; 3],
     admission: &Admission,
     fence: Fence,
     message: &Admit,
-) -> Result<Vec<Answer>, StoreError> {
+) -> QueryResult<Vec<Answer>> {
+    let begin = conn.begin_sql();
     // Ordinals count from 1, and a lost partition is told by its number, as in the form for many.
     let sql = if admission.patient {
         "SELECT CASE a.answer WHEN -1 THEN $5 ELSE 1 END AS ordinal, a.answer \
@@ -80,15 +86,23 @@ async fn admit_one(
         .bind::<SqlUuid, _>(message.id.as_uuid())
         .bind::<BigInt, _>(message.offset.0)
         .bind::<Integer, _>(message.fingerprint);
-    sent_after(&conn.conn, begin, query).await
+    sent_after(&conn.conn, &begin, query).await
 }
 
+/// For many the good path looks first and inserts then, which is cheaper; the constraint decides in
+/// both.
+const MANY: &str =
+    "SELECT ordinal, answer FROM inbox.admit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+const RACED: &str =
+    "SELECT ordinal, answer FROM inbox.admit_raced($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)";
+
 async fn admit_many(
-    conn: &PgConn,
-    begin: &str,
-    [statement, lock, idle]: [String; 3],
+    conn: &mut PgConn,
+    sql: &'static str,
+    [statement, lock, idle]: &[String; 3],
     admission: &Admission,
-) -> Result<Vec<Answer>, StoreError> {
+) -> QueryResult<Vec<Answer>> {
+    let begin = conn.begin_sql();
     let messages = &admission.messages;
     let partitions: Vec<i32> = admission.fences.iter().map(|fence| fence.partition.0).collect();
     let epochs: Vec<Uuid> = admission.fences.iter().map(|fence| fence.epoch.as_uuid()).collect();
@@ -96,26 +110,24 @@ async fn admit_many(
     let id_partitions: Vec<i32> = messages.iter().map(|message| message.partition.0).collect();
     let offsets: Vec<i64> = messages.iter().map(|message| message.offset.0).collect();
     let fingerprints: Vec<i32> = messages.iter().map(|message| message.fingerprint).collect();
-    let query = sql_query(
-        "SELECT ordinal, answer FROM inbox.admit_many($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
-    )
-    .bind::<Text, _>(conn.mark())
-    .bind::<Text, _>(statement)
-    .bind::<Text, _>(lock)
-    .bind::<Text, _>(idle)
-    .bind::<Array<Integer>, _>(partitions)
-    .bind::<Array<SqlUuid>, _>(epochs)
-    .bind::<Integer, _>(admission.subscription.0)
-    .bind::<Array<SqlUuid>, _>(ids)
-    .bind::<Array<Integer>, _>(id_partitions)
-    .bind::<Array<BigInt>, _>(offsets)
-    .bind::<Array<Integer>, _>(fingerprints);
-    sent_after(&conn.conn, begin, query).await
+    let query = sql_query(sql)
+        .bind::<Text, _>(conn.mark())
+        .bind::<Text, _>(statement)
+        .bind::<Text, _>(lock)
+        .bind::<Text, _>(idle)
+        .bind::<Array<Integer>, _>(partitions)
+        .bind::<Array<SqlUuid>, _>(epochs)
+        .bind::<Integer, _>(admission.subscription.0)
+        .bind::<Array<SqlUuid>, _>(ids)
+        .bind::<Array<Integer>, _>(id_partitions)
+        .bind::<Array<BigInt>, _>(offsets)
+        .bind::<Array<Integer>, _>(fingerprints);
+    sent_after(&conn.conn, &begin, query).await
 }
 
 /// Sends BEGIN and the admission without waiting in between. If BEGIN fails alone, the admission
 /// finds no mark and fails too: it cannot commit a receipt by itself.
-async fn sent_after<Q>(conn: &AsyncPgConnection, begin: &str, admission: Q) -> Result<Vec<Answer>, StoreError>
+async fn sent_after<Q>(conn: &AsyncPgConnection, begin: &str, admission: Q) -> QueryResult<Vec<Answer>>
 where
     Q: Query<SqlType = diesel::sql_types::Untyped> + QueryFragment<Pg> + QueryId + Send,
 {
@@ -123,7 +135,7 @@ where
     let (started, answers) =
         join(first.batch_execute(begin), Prepared::of(admission).load(&mut second)).await;
     started?;
-    Ok(answers?)
+    answers
 }
 
 fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {
