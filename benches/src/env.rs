@@ -75,6 +75,11 @@ impl Command {
         if env.workload.records == 0 {
             return Err("--records must be at least 1".into());
         }
+        // What is written by hand speaks without TLS, so the library does too.
+        if !env.database_url.contains("sslmode=") {
+            env.database_url.push(if env.database_url.contains('?') { '&' } else { '?' });
+            env.database_url.push_str("sslmode=disable");
+        }
         Ok(match child {
             Some(case) => Self::Child(env, case),
             None => Self::Run(Run { env, cases: chosen, json }),

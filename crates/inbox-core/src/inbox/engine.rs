@@ -155,6 +155,12 @@ impl<Db: Database> Engine<Db> {
         }
     }
 
+    /// Tells whether more is delivered at once, so that lanes may [linger](Settings::linger) for fuller
+    /// batches. A hint, told before the transport waits for anything.
+    pub fn set_backlog(&self, backlog: bool) {
+        self.lanes.set_backlog(backlog);
+    }
+
     /// Drops every waiting unit whose owner was stopped; each ends as `Dropped`.
     pub fn sweep(&self) {
         self.lanes.sweep();

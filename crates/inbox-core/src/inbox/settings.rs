@@ -27,6 +27,9 @@ pub struct Settings {
     /// How long a batch should take, at most. Default 500 ms. Batches of slow handlers become
     /// smaller until they fit, down to one message.
     pub batch_time: Duration,
+    /// How long a lane waits for a batch to fill while the transport has more to deliver at once.
+    /// Default 20 ms; zero never waits. At low load nothing waits: there is no more to come.
+    pub linger: Duration,
     /// How long one call of a handler may take. Default 30 s. It is then cut off and fails alone.
     /// Also the longest a statement may take, and, with 5 s more, the longest a stopped process
     /// can hold a partition's transaction open.
@@ -66,6 +69,7 @@ impl Default for Settings {
             max_batch: 1000,
             max_batch_bytes: 4 << 20,
             batch_time: Duration::from_millis(500),
+            linger: Duration::from_millis(20),
             time_limit: Duration::from_secs(30),
             lock_timeout: Duration::from_secs(10),
             max_in_flight: 40_000,
@@ -111,7 +115,8 @@ impl Settings {
                 "{name} is zero: nothing could be done; leave it at its default or raise it"
             ));
         }
-        let too_long = durations.iter().find(|(_, value)| *value > Duration::from_hours(24))?;
+        let linger = ("linger", self.linger);
+        let too_long = durations.iter().chain([&linger]).find(|(_, value)| *value > Duration::from_hours(24))?;
         Some(format!(
             "{} is longer than 24 h: a unit was mistaken, or something would hang for days",
             too_long.0

@@ -1,6 +1,7 @@
 //! A lane's loop: take what waits for one subscription, run it as one transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use backon::BackoffBuilder as _;
@@ -32,6 +33,8 @@ pub(super) struct Lane<Db: Database> {
     pub(super) events: Events,
     pub(super) conn: Option<Db::Conn>,
     pub(super) queue: Queue<Unit>,
+    /// Whether more units come at once.
+    backlog: Arc<AtomicBool>,
     arrivals: u64,
     ended: bool,
 }
@@ -63,21 +66,37 @@ impl Waiting for Unit {
 }
 
 impl<Db: Database> Lane<Db> {
+    /// Between two looks at a batch that fills.
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
     pub(super) fn new(
         store: Db::Store,
         settings: Arc<Settings>,
         subscriptions: Arc<[Subscribed<Db>]>,
         health: Arc<Health<Db>>,
         events: Events,
+        backlog: Arc<AtomicBool>,
     ) -> Self {
         let queue = Queue::new(subscriptions.len());
-        Self { store, settings, subscriptions, health, events, conn: None, queue, arrivals: 0, ended: false }
+        Self {
+            store,
+            settings,
+            subscriptions,
+            health,
+            events,
+            conn: None,
+            queue,
+            backlog,
+            arrivals: 0,
+            ended: false,
+        }
     }
 
     /// Runs until its sender is gone.
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Input>) {
         // Before the first message needs it. If this fails, the first batch tries again and says so.
         self.conn = Db::connect(&self.store).await.ok();
+        let mut lingered = Duration::ZERO;
         loop {
             while let Ok(input) = inbox.try_recv() {
                 self.accept(input);
@@ -88,6 +107,17 @@ impl<Db: Database> Lane<Db> {
             let bytes = self.settings.max_batch_bytes;
             let subscriptions = Arc::clone(&self.subscriptions);
             let limits = |n: usize| BatchLimits { units: subscriptions[n].pace.size(), bytes };
+            // Each transaction has its price, whatever its size; and where the machine is short of
+            // processors, the lanes' many small ones would keep the transport from filling larger ones.
+            if lingered < self.settings.linger
+                && self.backlog.load(Ordering::Relaxed)
+                && self.queue.is_short(limits)
+            {
+                tokio::time::sleep(Self::LOOK_AGAIN).await;
+                lingered += Self::LOOK_AGAIN;
+                continue;
+            }
+            lingered = Duration::ZERO;
             if let Some(batch) = self.queue.take(limits) {
                 self.work(batch).await;
                 continue;

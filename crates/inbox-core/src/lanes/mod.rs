@@ -20,6 +20,7 @@ mod unit;
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -46,6 +47,8 @@ pub(crate) struct Subscribed<Db: Database> {
 pub(crate) struct Lanes<Db: Database> {
     subscriptions: Arc<[Subscribed<Db>]>,
     inputs: Vec<UnboundedSender<Input>>,
+    /// Whether more units come at once: then it is worth waiting for a fuller batch.
+    backlog: Arc<AtomicBool>,
     tasks: TaskTracker,
     running: Vec<AbortHandle>,
 }
@@ -62,6 +65,7 @@ impl<Db: Database> Lanes<Db> {
             .map(|(runner, id)| Subscribed { pace: Pace::new(settings, &*runner), runner, id })
             .collect();
         let tasks = TaskTracker::new();
+        let backlog = Arc::new(AtomicBool::new(false));
         let settings = Arc::new(settings.clone());
         let (inputs, running) = (0..settings.lanes)
             .map(|_| {
@@ -72,6 +76,7 @@ impl<Db: Database> Lanes<Db> {
                     Arc::clone(&subscriptions),
                     Arc::clone(health),
                     events.clone(),
+                    Arc::clone(&backlog),
                 );
                 let events = events.clone();
                 let task = tasks.spawn(async move {
@@ -82,7 +87,7 @@ impl<Db: Database> Lanes<Db> {
                 (input, task.abort_handle())
             })
             .unzip();
-        Self { subscriptions, inputs, tasks, running }
+        Self { subscriptions, inputs, backlog, tasks, running }
     }
 
     pub(crate) fn subscriptions(&self) -> &[Subscribed<Db>] {
@@ -95,6 +100,11 @@ impl<Db: Database> Lanes<Db> {
         let lane = usize::try_from(unit.order % lanes).unwrap_or_default();
         // A lane that is gone has said so by an event.
         let _ = self.inputs[lane].send(Input::Unit(unit));
+    }
+
+    /// Tells the lanes whether more units come at once. A hint: nothing depends on when they see it.
+    pub(crate) fn set_backlog(&self, backlog: bool) {
+        self.backlog.store(backlog, Ordering::Relaxed);
     }
 
     /// Drops every waiting unit whose owner was stopped.

@@ -104,12 +104,24 @@ impl<U: Waiting> Queue<U> {
         if let Some(unit) = self.take_due() {
             return Some(vec![unit]);
         }
-        let subscriptions = self.waiting.len();
-        let turn = (0..subscriptions)
-            .map(|n| (self.next + n) % subscriptions)
-            .find(|&n| !self.waiting[n].is_empty())?;
-        self.next = (turn + 1) % subscriptions;
+        let turn = self.turn()?;
+        self.next = (turn + 1) % self.waiting.len();
         Some(self.take_from(turn, limits(turn)))
+    }
+
+    /// Whether the next batch would have fewer units than it may. Not if a unit is due, or none waits.
+    pub(super) fn is_short(&self, limits: impl Fn(usize) -> BatchLimits) -> bool {
+        let now = Instant::now();
+        self.turn().is_some_and(|turn| self.waiting[turn].len() < limits(turn).units)
+            && !self.blocked.values().any(|blocked| blocked.due <= now)
+    }
+
+    /// Whose turn it is, of those for whom something waits.
+    fn turn(&self) -> Option<usize> {
+        let subscriptions = self.waiting.len();
+        (0..subscriptions)
+            .map(|n| (self.next + n) % subscriptions)
+            .find(|&n| !self.waiting[n].is_empty())
     }
 
     fn take_from(&mut self, subscription: usize, limits: BatchLimits) -> Vec<U> {

@@ -31,7 +31,7 @@ impl<Db: Database> Poll<Db> {
     /// librdkafka stops fetching.
     pub(super) fn fetch(&mut self) -> Result<bool, Error> {
         let budget = self.budget();
-        let mut busy = false;
+        let (mut busy, mut backlog) = (false, false);
         let mut problems = Vec::new();
         let mut made = Vec::new();
         for held in self.partitions.values_mut() {
@@ -39,12 +39,13 @@ impl<Db: Database> Poll<Db> {
             if running.owner.is_stopped() {
                 continue;
             }
-            for _ in 0..TURN {
+            for taken in 1..=TURN {
                 if !running.has_room(budget.records, budget.bytes) {
                     break;
                 }
                 let Some(polled) = running.queue.poll(Duration::ZERO) else { break };
                 busy = true;
+                backlog |= taken == TURN;
                 match polled {
                     Err(error) => problems.push((Arc::clone(&running.owner), running.next(), error)),
                     Ok(message) => {
@@ -55,6 +56,7 @@ impl<Db: Database> Poll<Db> {
                 }
             }
         }
+        self.engine.set_backlog(backlog);
         for (owner, from, source) in problems {
             let (topic, partition) = (owner.topic().clone(), owner.partition());
             // Behind these the client goes on as if the records were not there (P2).
