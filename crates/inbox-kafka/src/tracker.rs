@@ -48,7 +48,7 @@ impl Tracker {
 
     /// A unit ended and is durable.
     pub(crate) fn finish(&mut self, offset: Offset) {
-        if let Ok(at) = self.units.binary_search_by_key(&offset, |unit| unit.offset) {
+        if let Some(at) = find(&self.units, offset, |unit| unit.offset) {
             self.units[at].finished = true;
         }
         while let Some(unit) = self.units.front()
@@ -83,6 +83,15 @@ impl Tracker {
     pub(crate) fn written(&self) -> Offset {
         self.flushed
     }
+}
+
+/// Where an offset is among sorted ones: mostly as far behind the first as it says, since gaps are rare.
+pub(crate) fn find<T>(sorted: &VecDeque<T>, offset: Offset, of: impl Fn(&T) -> Offset) -> Option<usize> {
+    let distance = usize::try_from(offset.0 - of(sorted.front()?).0).ok()?;
+    if sorted.get(distance).is_some_and(|there| of(there) == offset) {
+        return Some(distance);
+    }
+    sorted.binary_search_by_key(&offset, of).ok()
 }
 
 #[cfg(test)]

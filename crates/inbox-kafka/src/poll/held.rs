@@ -9,7 +9,7 @@ use inbox_core::{Offset, Timestamp};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 
 use crate::context::Context;
-use crate::tracker::Tracker;
+use crate::tracker::{Tracker, find};
 
 /// Where a partition of this member is on its way.
 pub(super) enum Held {
@@ -122,7 +122,7 @@ impl Running {
         {
             tracker.finish(ended.offset());
         }
-        if let Ok(at) = self.unfinished.binary_search_by_key(&ended.offset(), |(offset, _, _)| *offset) {
+        if let Some(at) = find(&self.unfinished, ended.offset(), |(offset, _, _)| *offset) {
             let (_, size, units) = &mut self.unfinished[at];
             *units = units.saturating_sub(1);
             if *units == 0 {

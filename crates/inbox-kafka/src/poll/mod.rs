@@ -160,14 +160,17 @@ impl<Db: Database> Poll<Db> {
     }
 
     fn ended(&mut self, ended: &[Ended]) {
-        for unit in ended {
-            let place = (unit.owner().topic().clone(), unit.owner().partition());
+        for units in ended.chunk_by(|one, next| Arc::ptr_eq(one.owner(), next.owner())) {
+            let owner = units[0].owner();
+            let place = (owner.topic().clone(), owner.partition());
             // Ends of an earlier ownership of the same partition mean nothing any more.
             if let Some(Held::Running(running)) = self.partitions.get_mut(&place)
-                && Arc::ptr_eq(&running.owner, unit.owner())
+                && Arc::ptr_eq(&running.owner, owner)
             {
-                running.ended(unit);
-                if unit.end() == End::Dropped {
+                for unit in units {
+                    running.ended(unit);
+                }
+                if units.iter().any(|unit| unit.end() == End::Dropped) {
                     self.dropped(&place);
                 }
             }
