@@ -1,6 +1,5 @@
 //! A handler that does what a message tells it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use inbox_core::{
@@ -95,7 +94,7 @@ pub fn message(steps: impl IntoIterator<Item = Step>) -> Message<Vec<Step>> {
 /// A message with this payload.
 #[must_use]
 pub fn message_of<P>(payload: P) -> Message<P> {
-    Message::new(payload, MessageId::new("script"), None, Arc::new(record(0, None)))
+    Message::new(payload, MessageId::new("script"), None, record(0, None))
 }
 
 /// A record of the scene's partition.

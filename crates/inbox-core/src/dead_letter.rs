@@ -1,7 +1,6 @@
 //! A row that will not be tried again without a person or a replay.
 
 use std::fmt;
-use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -85,7 +84,7 @@ pub struct DeadLetter {
     /// How often its handler was tried.
     pub attempts: u32,
     /// The original record.
-    pub record: Arc<Record>,
+    pub record: Record,
     /// False where not even the bytes could be stored: the row then only names the place in Kafka.
     pub with_bytes: bool,
 }

@@ -1,7 +1,6 @@
 //! A decoded record, as a handler sees it.
 
 use std::ops::Deref;
-use std::sync::Arc;
 
 use crate::identity::{BusinessKey, MessageId, Offset, Partition, Place, Topic};
 use crate::record::{Headers, Record, Timestamp};
@@ -15,14 +14,14 @@ pub struct Message<T> {
     id: MessageId,
     key: Option<BusinessKey>,
     attempt: u32,
-    record: Arc<Record>,
+    record: Record,
 }
 
 impl<T> Message<T> {
     /// A message of these parts, at its first attempt: for tests of handlers. Those that an inbox
     /// delivers it reads from records itself.
     #[must_use]
-    pub fn new(payload: T, id: MessageId, key: Option<BusinessKey>, record: Arc<Record>) -> Self {
+    pub fn new(payload: T, id: MessageId, key: Option<BusinessKey>, record: Record) -> Self {
         Self { payload, id, key, attempt: 1, record }
     }
 
@@ -50,6 +49,10 @@ impl<T> Message<T> {
 
     pub(crate) fn set_attempt(&mut self, attempt: u32) {
         self.attempt = attempt;
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// The record's headers.

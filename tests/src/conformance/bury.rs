@@ -1,7 +1,5 @@
 //! Bury: (none) → dead, with every byte there was (P2).
 
-use std::sync::Arc;
-
 use inbox_core::store::{Admitted, Buried, Fence, RowState};
 use inbox_core::{BusinessKey, DeadClass, DeadLetter, Headers, MessageId, Offset, Timestamp};
 
@@ -20,7 +18,7 @@ pub fn letter<D: Dialect>(scene: &Scene<D>, id: &str, offset: i64, value: Option
         class: DeadClass::Permanent,
         reason: "the order is over the limit".into(),
         attempts: 1,
-        record: Arc::new(record(offset, value)),
+        record: record(offset, value),
         with_bytes: true,
     }
 }
@@ -68,7 +66,7 @@ pub async fn a_letter_keeps_every_byte<D: Dialect>() {
             let mut record = record(offset, *value);
             record.key = value.map(|value| value.to_vec().into());
             record.headers = Headers::new([("na\0me", value.map(|value| value.to_vec().into()))]);
-            letter.record = Arc::new(record);
+            letter.record = record;
             letter.key = value.map(BusinessKey::new);
             letter
         })
@@ -115,7 +113,7 @@ pub async fn texts_of_any_content_are_stored<D: Dialect>() {
             let mut letter = letter(&scene, &format!("{offset}"), offset, None);
             let mut record = record(offset, None);
             record.timestamp = time.map(Timestamp);
-            letter.record = Arc::new(record);
+            letter.record = record;
             letter.reason.clone_from(reason);
             letter.class = class;
             letter.attempts = u32::MAX;

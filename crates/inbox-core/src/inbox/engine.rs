@@ -131,7 +131,6 @@ impl<Db: Database> Engine<Db> {
     ///
     /// Never waits: the transport bounds what is in flight.
     pub fn deliver(&self, owner: &Arc<Owner>, record: Record, made: &mut Vec<usize>) {
-        let record = Arc::new(record);
         let fingerprint = record.fingerprint();
         let context = ReadContext {
             cluster: &self.cluster,
@@ -139,20 +138,22 @@ impl<Db: Database> Engine<Db> {
             max_record_bytes: self.settings.max_record_bytes,
             max_clock_skew: self.settings.max_clock_skew,
         };
-        for &(index, watermark) in owner.watermarks() {
-            // Below its watermark the record is finished for this subscription, receipt or not.
-            if record.offset() < watermark {
-                continue;
-            }
-            let runner = &self.lanes.subscriptions()[index].runner;
-            let unit = match runner.read(&record, &context) {
-                Unread::Ignored => continue,
-                Unread::Message(message) => Unit::to_handle(index, owner, &record, fingerprint, message),
-                Unread::Rejected(rejection) => Unit::to_bury(index, owner, &record, fingerprint, rejection),
+        let offset = record.offset();
+        // Below its watermark the record is finished for this subscription, receipt or not.
+        let mut wanting =
+            owner.watermarks().iter().filter(|(_, watermark)| offset >= *watermark).map(|(index, _)| *index);
+        let Some(last) = wanting.next_back() else { return };
+        let mut hand = |index: usize, record: Record| {
+            let unit = match self.lanes.subscriptions()[index].runner.read(record, &context) {
+                Unread::Ignored => return,
+                Unread::Message(message) => Unit::to_handle(index, owner, fingerprint, message),
+                Unread::Rejected(rejection) => Unit::to_bury(index, owner, fingerprint, *rejection),
             };
             made.push(index);
             self.lanes.send(unit);
-        }
+        };
+        wanting.for_each(|index| hand(index, record.clone()));
+        hand(last, record);
     }
 
     /// Tells whether more is delivered at once, so that lanes may [linger](Settings::linger) for fuller

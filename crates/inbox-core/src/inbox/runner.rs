@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -22,6 +21,7 @@ pub(crate) struct AnyMessage(Box<dyn Named>);
 trait Named: Any + Send + Sync {
     fn id(&self) -> &MessageId;
     fn key(&self) -> Option<&BusinessKey>;
+    fn record(&self) -> &Record;
     fn as_any(&self) -> &dyn Any;
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
@@ -33,6 +33,10 @@ impl<P: Send + Sync + 'static> Named for Message<P> {
 
     fn key(&self) -> Option<&BusinessKey> {
         self.key()
+    }
+
+    fn record(&self) -> &Record {
+        self.record()
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -52,13 +56,17 @@ impl AnyMessage {
     pub(crate) fn key(&self) -> Option<&BusinessKey> {
         self.0.key()
     }
+
+    pub(crate) fn record(&self) -> &Record {
+        self.0.record()
+    }
 }
 
 /// What a record is to a subscription, with the payload's type erased.
 pub(crate) enum Unread {
     Ignored,
     Message(AnyMessage),
-    Rejected(Rejection),
+    Rejected(Box<Rejection>),
 }
 
 pub(crate) trait Runner<Db: Database>: Send + Sync {
@@ -72,7 +80,7 @@ pub(crate) trait Runner<Db: Database>: Send + Sync {
     fn pipelines(&self) -> bool;
     /// Whether a batch waits for the database about as often as one message does.
     fn works_in_one_go(&self) -> bool;
-    fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread;
+    fn read(&self, record: Record, context: &ReadContext<'_>) -> Unread;
     fn set_attempt(&self, message: &mut AnyMessage, attempt: u32);
     fn run<'a>(
         &'a self,
@@ -98,10 +106,10 @@ impl<H: Subscription, Way> Handling<H, Way> {
         Self { handler, definition, way: PhantomData }
     }
 
-    fn read_record(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread {
+    fn read_record(&self, record: Record, context: &ReadContext<'_>) -> Unread {
         match self.definition.read(record, context) {
             Read::Ignored => Unread::Ignored,
-            Read::Rejected(rejection) => Unread::Rejected(rejection),
+            Read::Rejected(rejection) => Unread::Rejected(Box::new(rejection)),
             Read::Message(message) => Unread::Message(AnyMessage(Box::new(message))),
         }
     }
@@ -151,7 +159,7 @@ macro_rules! runner {
                 $one_go
             }
 
-            fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Unread {
+            fn read(&self, record: Record, context: &ReadContext<'_>) -> Unread {
                 self.read_record(record, context)
             }
 

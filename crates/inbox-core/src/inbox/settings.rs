@@ -116,7 +116,8 @@ impl Settings {
             ));
         }
         let linger = ("linger", self.linger);
-        let too_long = durations.iter().chain([&linger]).find(|(_, value)| *value > Duration::from_hours(24))?;
+        let too_long =
+            durations.iter().chain([&linger]).find(|(_, value)| *value > Duration::from_hours(24))?;
         Some(format!(
             "{} is longer than 24 h: a unit was mistaken, or something would hang for days",
             too_long.0

@@ -66,7 +66,7 @@ impl<Db: Database> Lane<Db> {
             ends[places[conflict.index]] = End::Duplicate;
             if conflict.other_payload {
                 tracing::warn!(
-                    subscription = %subscribed.runner.name(), message_id = %unit.id(), place = %unit.record.place,
+                    subscription = %subscribed.runner.name(), message_id = %unit.id(), place = %unit.place(),
                     "this message id came before with another payload: the sender reuses ids; the message is a duplicate"
                 );
             }

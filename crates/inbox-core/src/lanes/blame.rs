@@ -224,7 +224,7 @@ impl<Db: Database> Lane<Db> {
         let wait = self.backoff(unit.attempt);
         let subscription = &self.subscriptions[unit.subscription];
         tracing::warn!(
-            subscription = %subscription.runner.name(), message_id = %unit.id(), place = %unit.record.place,
+            subscription = %subscription.runner.name(), message_id = %unit.id(), place = %unit.place(),
             failed_attempt = unit.attempt - 1, class = class.as_str(), reason, next_in = ?wait,
             "a message failed: its key waits for the next attempt"
         );
@@ -251,7 +251,7 @@ impl<Db: Database> Lane<Db> {
     fn retry_uncounted(&mut self, unit: Unit, wait: Duration, reason: &str) -> PartEnd {
         tracing::info!(
             subscription = %self.subscriptions[unit.subscription].runner.name(), message_id = %unit.id(),
-            place = %unit.record.place, reason, next_in = ?wait, "a message is run again, uncounted"
+            place = %unit.place(), reason, next_in = ?wait, "a message is run again, uncounted"
         );
         self.queue.block(unit, wait);
         PartEnd::FailedAlone

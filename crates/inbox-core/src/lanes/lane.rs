@@ -53,7 +53,7 @@ impl Waiting for Unit {
     }
 
     fn bytes(&self) -> usize {
-        self.record.size()
+        self.size
     }
 
     fn is_over(&self) -> bool {

@@ -119,9 +119,7 @@ impl<U: Waiting> Queue<U> {
     /// Whose turn it is, of those for whom something waits.
     fn turn(&self) -> Option<usize> {
         let subscriptions = self.waiting.len();
-        (0..subscriptions)
-            .map(|n| (self.next + n) % subscriptions)
-            .find(|&n| !self.waiting[n].is_empty())
+        (0..subscriptions).map(|n| (self.next + n) % subscriptions).find(|&n| !self.waiting[n].is_empty())
     }
 
     fn take_from(&mut self, subscription: usize, limits: BatchLimits) -> Vec<U> {

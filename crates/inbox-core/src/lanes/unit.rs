@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
 use crate::dead_letter::{DeadClass, DeadLetter};
-use crate::identity::{BusinessKey, MessageId, Offset, StoredId, SubscriptionId};
+use crate::identity::{BusinessKey, MessageId, Offset, Place, StoredId, SubscriptionId};
 use crate::inbox::{AnyMessage, Owner};
 use crate::record::Record;
 use crate::store::Admit;
@@ -17,7 +17,9 @@ pub(crate) struct Unit(Box<Parts>);
 pub(crate) struct Parts {
     pub(super) subscription: usize,
     pub(super) owner: Arc<Owner>,
-    pub(super) record: Arc<Record>,
+    pub(super) offset: Offset,
+    /// Bytes of its record.
+    pub(super) size: usize,
     /// Units of one order run in the order of their offsets, one at a time: a hash of subscription,
     /// partition and business key. Two keys that share a hash only wait for each other.
     pub(super) order: u64,
@@ -38,7 +40,7 @@ pub(crate) struct Parts {
 /// What is to be done with a unit.
 pub(super) enum Work {
     Handle(AnyMessage),
-    Bury(Burial),
+    Bury(Box<Burial>),
 }
 
 /// Why a unit is to be buried, and what is kept of it.
@@ -47,6 +49,7 @@ pub(super) struct Burial {
     pub(super) reason: String,
     pub(super) id: MessageId,
     pub(super) key: Option<BusinessKey>,
+    pub(super) record: Record,
     /// False when not even its bytes could be stored.
     pub(super) with_bytes: bool,
 }
@@ -74,40 +77,35 @@ impl Unit {
     pub(crate) fn to_handle(
         subscription: usize,
         owner: &Arc<Owner>,
-        record: &Arc<Record>,
         fingerprint: i32,
         message: AnyMessage,
     ) -> Self {
-        Self::new(subscription, owner, record, fingerprint, Work::Handle(message))
+        Self::new(subscription, owner, fingerprint, Work::Handle(message))
     }
 
     pub(crate) fn to_bury(
         subscription: usize,
         owner: &Arc<Owner>,
-        record: &Arc<Record>,
         fingerprint: i32,
         rejection: Rejection,
     ) -> Self {
-        let Rejection { class, reason, id, key } = rejection;
-        let work = Work::Bury(Burial { class, reason, id, key, with_bytes: true });
-        let mut unit = Self::new(subscription, owner, record, fingerprint, work);
+        let Rejection { class, reason, id, key, record } = rejection;
+        let work = Work::Bury(Box::new(Burial { class, reason, id, key, record, with_bytes: true }));
+        let mut unit = Self::new(subscription, owner, fingerprint, work);
         // No handler will see it.
         unit.attempt = 0;
         unit
     }
 
-    fn new(
-        subscription: usize,
-        owner: &Arc<Owner>,
-        record: &Arc<Record>,
-        fingerprint: i32,
-        work: Work,
-    ) -> Self {
+    fn new(subscription: usize, owner: &Arc<Owner>, fingerprint: i32, work: Work) -> Self {
+        let record = work.record();
+        let (offset, size) = (record.offset(), record.size());
         Self(Box::new(Parts {
             subscription,
-            order: order_of(subscription, owner, work.key(), record.offset()),
+            order: order_of(subscription, owner, work.key(), offset),
             owner: Arc::clone(owner),
-            record: Arc::clone(record),
+            offset,
+            size,
             arrival: 0,
             stored_id: work.id().stored(),
             fingerprint,
@@ -130,15 +128,15 @@ impl Unit {
         Admit {
             id: self.stored_id,
             partition: self.owner.fence().partition,
-            offset: self.record.offset(),
+            offset: self.offset,
             fingerprint: self.fingerprint,
         }
     }
 
     /// From now on this unit is to be buried.
     pub(super) fn turn_to_burial(&mut self, class: DeadClass, reason: String) {
-        let (id, key) = (self.id().clone(), self.key().cloned());
-        self.work = Work::Bury(Burial { class, reason, id, key, with_bytes: true });
+        let (id, key, record) = (self.id().clone(), self.key().cloned(), self.work.record().clone());
+        self.work = Work::Bury(Box::new(Burial { class, reason, id, key, record, with_bytes: true }));
         self.strikes = 0;
     }
 
@@ -153,7 +151,7 @@ impl Unit {
             class: burial.class,
             reason: burial.reason.clone(),
             attempts: self.attempt,
-            record: Arc::clone(&self.record),
+            record: burial.record.clone(),
             with_bytes: burial.with_bytes,
         })
     }
@@ -167,7 +165,12 @@ impl Unit {
     }
 
     pub(crate) fn offset(&self) -> Offset {
-        self.record.offset()
+        self.offset
+    }
+
+    /// Where its record is.
+    pub(super) fn place(&self) -> &Place {
+        &self.work.record().place
     }
 }
 
@@ -183,6 +186,13 @@ impl Work {
         match self {
             Self::Handle(message) => message.key(),
             Self::Bury(burial) => burial.key.as_ref(),
+        }
+    }
+
+    fn record(&self) -> &Record {
+        match self {
+            Self::Handle(message) => message.record(),
+            Self::Bury(burial) => &burial.record,
         }
     }
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::dead_letter::DeadClass;
@@ -32,6 +31,7 @@ pub(crate) struct Rejection {
     pub(crate) id: MessageId,
     /// Its business key as far as it was found.
     pub(crate) key: Option<BusinessKey>,
+    pub(crate) record: Record,
 }
 
 /// What reading needs to know beside the record.
@@ -44,32 +44,35 @@ pub(crate) struct ReadContext<'a> {
 
 type Refusal = (DeadClass, String);
 
+/// What a message has beside its record.
+type Parts<P> = (P, MessageId, Option<BusinessKey>);
+
 impl<P: Send + Sync + 'static> Definition<P> {
-    pub(crate) fn read(&self, record: &Arc<Record>, context: &ReadContext<'_>) -> Read<P> {
+    pub(crate) fn read(&self, record: Record, context: &ReadContext<'_>) -> Read<P> {
         let mut id = None;
         let mut key = None;
         // Filters, codecs and field readers are the user's code: their panic is the record's fault.
-        let read = catch_unwind(AssertUnwindSafe(|| self.try_read(record, context, &mut id, &mut key)));
+        let read = catch_unwind(AssertUnwindSafe(|| self.try_read(&record, context, &mut id, &mut key)));
         let refusal = match read {
             Ok(Ok(None)) => return Read::Ignored,
-            Ok(Ok(Some(message))) => return Read::Message(message),
+            Ok(Ok(Some((payload, id, key)))) => return Read::Message(Message::new(payload, id, key, record)),
             Ok(Err(refusal)) => refusal,
             Err(panic) => {
                 (DeadClass::Undecodable, format!("reading the record panicked: {}", panic_text(&*panic)))
             }
         };
         let (class, reason) = refusal;
-        let id = id.unwrap_or_else(|| offset_id(record, context));
-        Read::Rejected(Rejection { class, reason, id, key })
+        let id = id.unwrap_or_else(|| offset_id(&record, context));
+        Read::Rejected(Rejection { class, reason, id, key, record })
     }
 
     fn try_read(
         &self,
-        record: &Arc<Record>,
+        record: &Record,
         context: &ReadContext<'_>,
         found_id: &mut Option<MessageId>,
         found_key: &mut Option<BusinessKey>,
-    ) -> Result<Option<Message<P>>, Refusal> {
+    ) -> Result<Option<Parts<P>>, Refusal> {
         if self.filter.as_ref().is_some_and(|wanted| !wanted(record)) {
             return Ok(None);
         }
@@ -107,8 +110,8 @@ impl<P: Send + Sync + 'static> Definition<P> {
                 })?,
             );
         }
-        let id = found_id.clone().unwrap_or_else(|| offset_id(record, context));
-        Ok(Some(Message::new(payload, id, found_key.clone(), Arc::clone(record))))
+        let id = found_id.take().unwrap_or_else(|| offset_id(record, context));
+        Ok(Some((payload, id, found_key.take())))
     }
 }
 
