@@ -2,51 +2,56 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use inbox_core::{Headers, Offset, Partition, Place, Record, Timestamp, Topic};
 use rdkafka::Message as _;
 use rdkafka::message::{BorrowedHeaders, BorrowedMessage, Header, Headers as _};
 
-/// Copies a message out of librdkafka's buffers, all its bytes into one allocation.
-pub(crate) fn record(message: &BorrowedMessage<'_>, topic: &Topic) -> Record {
-    let headers = message.headers();
-    let mut buffer = Vec::with_capacity(message.key_len() + message.payload_len() + headers.map_or(0, room));
-    let mut keep = |bytes: Option<&[u8]>| {
-        bytes.map(|bytes| {
-            let start = buffer.len();
-            buffer.extend_from_slice(bytes);
-            start..buffer.len()
-        })
-    };
-    let key = keep(message.key());
-    let value = keep(message.payload());
-    let kept: Vec<_> =
-        each(headers).map(|header| header.map(|header| (header.key, keep(header.value)))).collect();
-    let bytes = Bytes::from(buffer);
-    let slice = |range: Option<std::ops::Range<usize>>| range.map(|range| bytes.slice(range));
-    Record {
-        place: Place {
-            topic: topic.clone(),
-            partition: Partition(message.partition()),
-            offset: Offset(message.offset()),
-        },
-        timestamp: message.timestamp().to_millis().map(Timestamp),
-        key: slice(key),
-        value: slice(value),
-        headers: Headers::new(kept.into_iter().map(|header| match header {
-            Some((name, value)) => (name, slice(value)),
-            None => (UNREADABLE, None),
-        })),
+/// Copies messages out of librdkafka's buffers.
+///
+/// Small parts of many records share an allocation, which is there until all of them are finished.
+/// What that keeps beyond its time is bounded by the records in flight times what is small.
+#[derive(Default)]
+pub(crate) struct Copies {
+    shared: BytesMut,
+}
+
+impl Copies {
+    /// What is small: shorter than this many bytes.
+    const SMALL: usize = 1024;
+    const SHARED: usize = 16 * Self::SMALL;
+
+    pub(crate) fn record(&mut self, message: &BorrowedMessage<'_>, topic: &Topic) -> Record {
+        Record {
+            place: Place {
+                topic: topic.clone(),
+                partition: Partition(message.partition()),
+                offset: Offset(message.offset()),
+            },
+            timestamp: message.timestamp().to_millis().map(Timestamp),
+            key: message.key().map(|key| self.copy(key)),
+            value: message.payload().map(|value| self.copy(value)),
+            headers: Headers::new(each(message.headers()).map(|header| match header {
+                Some(header) => (header.key, header.value.map(|value| self.copy(value))),
+                None => (UNREADABLE, None),
+            })),
+        }
+    }
+
+    fn copy(&mut self, bytes: &[u8]) -> Bytes {
+        if bytes.len() >= Self::SMALL {
+            return Bytes::copy_from_slice(bytes);
+        }
+        if self.shared.capacity() < bytes.len() {
+            self.shared = BytesMut::with_capacity(Self::SHARED);
+        }
+        self.shared.extend_from_slice(bytes);
+        self.shared.split().freeze()
     }
 }
 
 /// The name of a header whose own name is not UTF-8.
 const UNREADABLE: &str = "\u{fffd}";
-
-/// Room for the values of headers of the usual size, a UUID or a trace context; longer ones make more.
-fn room(headers: &BorrowedHeaders) -> usize {
-    headers.count() * 56
-}
 
 fn each(headers: Option<&BorrowedHeaders>) -> impl Iterator<Item = Option<Header<'_, &[u8]>>> {
     let headers = headers.into_iter();

@@ -6,7 +6,6 @@ use std::time::Duration;
 use inbox_core::{Database, Offset};
 use rdkafka::types::RDKafkaErrorCode;
 
-use crate::convert;
 use crate::error::Error;
 
 use super::Poll;
@@ -49,7 +48,7 @@ impl<Db: Database> Poll<Db> {
                 match polled {
                     Err(error) => problems.push((Arc::clone(&running.owner), running.next(), error)),
                     Ok(message) => {
-                        let record = convert::record(&message, running.owner.topic());
+                        let record = self.copies.record(&message, running.owner.topic());
                         drop(message);
                         deliver(&self.engine, running, record, &mut made);
                     }

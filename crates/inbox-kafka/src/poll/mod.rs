@@ -30,6 +30,7 @@ use rdkafka::error::KafkaError;
 use tokio::runtime::Handle;
 
 use crate::context::{Context, Place};
+use crate::convert::Copies;
 use crate::error::Error;
 
 use held::Held;
@@ -44,6 +45,7 @@ pub(crate) struct Poll<Db: Database> {
     received: Receiver<Wake>,
     wakes: Wakes,
     partitions: HashMap<Place, Held>,
+    copies: Copies,
     claims: u64,
     /// Partitions that are being given back.
     release: Option<Release>,
@@ -72,6 +74,7 @@ impl<Db: Database> Poll<Db> {
             received,
             wakes,
             partitions: HashMap::new(),
+            copies: Copies::default(),
             claims: 0,
             release: None,
             stopping: false,
