@@ -21,6 +21,7 @@ impl<T> Message<T> {
     /// A message of these parts, at its first attempt: for tests of handlers. Those that an inbox
     /// delivers it reads from records itself.
     #[must_use]
+    #[inline]
     pub fn new(payload: T, id: MessageId, key: Option<BusinessKey>, record: Record) -> Self {
         Self { payload, id, key, attempt: 1, record }
     }

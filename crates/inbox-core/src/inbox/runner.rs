@@ -109,8 +109,8 @@ impl<H: Subscription, Way> Handling<H, Way> {
     fn read_record(&self, record: Record, context: &ReadContext<'_>) -> Unread {
         match self.definition.read(record, context) {
             Read::Ignored => Unread::Ignored,
-            Read::Rejected(rejection) => Unread::Rejected(Box::new(rejection)),
-            Read::Message(message) => Unread::Message(AnyMessage(Box::new(message))),
+            Read::Rejected(rejection) => Unread::Rejected(rejection),
+            Read::Message(message) => Unread::Message(AnyMessage(message)),
         }
     }
 

@@ -17,9 +17,9 @@ pub(crate) enum Read<P> {
     /// The filter does not want it: no unit, no row.
     Ignored,
     /// A message to handle.
-    Message(Message<P>),
+    Message(Box<Message<P>>),
     /// Nothing a handler could be given.
-    Rejected(Rejection),
+    Rejected(Box<Rejection>),
 }
 
 /// Why a record became a dead letter before any handler saw it.
@@ -55,7 +55,9 @@ impl<P: Send + Sync + 'static> Definition<P> {
         let read = catch_unwind(AssertUnwindSafe(|| self.try_read(&record, context, &mut id, &mut key)));
         let refusal = match read {
             Ok(Ok(None)) => return Read::Ignored,
-            Ok(Ok(Some((payload, id, key)))) => return Read::Message(Message::new(payload, id, key, record)),
+            Ok(Ok(Some((payload, id, key)))) => {
+                return Read::Message(Box::new(Message::new(payload, id, key, record)));
+            }
             Ok(Err(refusal)) => refusal,
             Err(panic) => {
                 (DeadClass::Undecodable, format!("reading the record panicked: {}", panic_text(&*panic)))
@@ -63,7 +65,7 @@ impl<P: Send + Sync + 'static> Definition<P> {
         };
         let (class, reason) = refusal;
         let id = id.unwrap_or_else(|| offset_id(&record, context));
-        Read::Rejected(Rejection { class, reason, id, key, record })
+        Read::Rejected(Box::new(Rejection { class, reason, id, key, record }))
     }
 
     fn try_read(
