@@ -8,6 +8,7 @@ use futures_util::future::BoxFuture;
 
 use crate::env::Env;
 use crate::report::Latency;
+use crate::restart::Member;
 use crate::workload::Prefix;
 use crate::{
     Result, bare_transaction, batch_handler, by_batch, by_partition, by_partition_two, by_record, by_set,
@@ -41,7 +42,8 @@ pub(crate) const CASES: &[Case] = &[
     Case { name: "handler_two", run: |env| Box::pin(handler_two::run(env)) },
     Case { name: "batch_handler", run: |env| Box::pin(batch_handler::run(env)) },
     Case { name: "one_at_a_time", run: |env| Box::pin(one_at_a_time::run(env)) },
-    Case { name: "restart", run: |env| Box::pin(restart::run(env)) },
+    Case { name: "restart", run: |env| Box::pin(restart::run(env, Member::Static)) },
+    Case { name: "restart_dynamic", run: |env| Box::pin(restart::run(env, Member::Dynamic)) },
 ];
 
 pub(crate) fn one(name: &str) -> Result<&'static Case> {

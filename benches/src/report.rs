@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::cases::Finished;
+use crate::restart;
 
 /// The figures of one case; the line of `--json`.
 #[derive(Debug, Deserialize, Serialize)]
@@ -79,6 +80,12 @@ enum Target {
     P50AtMost(f64),
 }
 
+/// What a case's longest time may be, whatever the machine.
+const LONGEST: &[(&str, Duration)] = &[
+    ("restart", Duration::from_secs(2)),
+    ("restart_dynamic", restart::SESSION.saturating_add(Duration::from_secs(1))),
+];
+
 const RATIOS: &[Ratio] = &[
     Ratio { case: "by-partition", baseline: "by-record", target: Target::None },
     Ratio { case: "by-partition-two", baseline: "by-record", target: Target::None },
@@ -142,11 +149,17 @@ pub(crate) fn table(all: &[Measured], server: &str) -> String {
         );
     }
     let ratios: Vec<_> = RATIOS.iter().filter_map(|ratio| Some((ratio.case, ratio.told(all)?))).collect();
-    if !ratios.is_empty() {
-        table.push('\n');
-    }
+    table.push('\n');
     for (case, told) in ratios {
         let _ = writeln!(table, "{case:<18}{told}");
+    }
+    for (case, limit) in LONGEST {
+        let measured = all.iter().find(|measured| measured.case == *case);
+        if let Some(longest) = measured.and_then(|measured| measured.latency) {
+            let longest = Duration::from_secs_f64(longest.p99_us / 1e6);
+            let verdict = if longest <= *limit { "met" } else { "missed" };
+            let _ = writeln!(table, "{case:<18}longest {longest:.2?} (at most {limit:?}: {verdict})");
+        }
     }
     table
 }

@@ -1,7 +1,8 @@
-//! kill -9, and how long until the restarted process has its first new effect. With a static member
-//! id on the classic protocol, as a service in a stateful set has it.
+//! kill -9, and how long until the restarted process has its first new effect, on the classic
+//! protocol: with a static member id, as a service in a stateful set has it, and without, where the
+//! group first waits until the session of the dead member is over.
 //!
-//! The case kills a worker process of its own three times on the way through the topic; `p50_us` is
+//! Each case kills a worker process of its own three times on the way through the topic; `p50_us` is
 //! the median and `p99_us` the longest of the three times.
 
 use std::process::{Child, Command, Stdio};
@@ -21,21 +22,29 @@ use crate::library::{self, Progress};
 use crate::report::Latency;
 use crate::{Result, database};
 
-const CASE: &str = "restart";
+/// How the killed process is a member of its group.
+#[derive(Clone, Copy)]
+pub(crate) enum Member {
+    Static,
+    Dynamic,
+}
+
+/// The shortest that brokers accept by default.
+pub(crate) const SESSION: Duration = Duration::from_secs(6);
 /// Set for the worker that is killed.
 const WORKER: &str = "INBOX_BENCH_WORKER";
 /// A worker that makes no progress for this long is stuck.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
+pub(crate) async fn run(env: Arc<Env>, member: Member) -> Result<Finished> {
     if std::env::var_os(WORKER).is_some() {
-        return work(env).await;
+        return work(env, member).await;
     }
     library::store(&env).await?;
     let expected = i64::try_from(env.workload.plan().filter(|planned| !planned.resend).count())?;
     let mut connection = database::connect(&env).await?;
     let started = Instant::now();
-    let mut worker = Worker::start(&env)?;
+    let mut worker = Worker::start(&env, member)?;
     let mut taken = Vec::new();
     for percent in [20, 45, 70] {
         let until = expected * percent / 100;
@@ -43,7 +52,7 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
         worker.0.kill()?;
         let killed = Instant::now();
         worker.0.wait()?;
-        worker = Worker::start(&env)?;
+        worker = Worker::start(&env, member)?;
         // What the server had received before the kill still lands; it is not the new process's.
         sleep(Duration::from_millis(100)).await;
         let before = library::effects(&mut connection).await?;
@@ -68,21 +77,34 @@ async fn wait(connection: &mut AsyncPgConnection, effects: i64) -> Result<()> {
 }
 
 /// Consumes until it is killed.
-async fn work(env: Arc<Env>) -> Result<Finished> {
+async fn work(env: Arc<Env>, member: Member) -> Result<Finished> {
     let handler = AddToAccount { env: Arc::clone(&env), progress: Progress::new() };
     let inbox = Inbox::new(PostgresStore::connect(&env.database_url).await?).handle(handler);
-    let config = KafkaConfig::new(&env.brokers, group(&env, CASE)).static_member_id("bench-0");
+    let config = KafkaConfig::new(&env.brokers, group(&env, member.case()));
+    let config = match member {
+        Member::Static => config.static_member_id("bench-0"),
+        Member::Dynamic => config.session_timeout(SESSION),
+    };
     consume(config, inbox).await?;
     Err("the worker ended by itself".into())
+}
+
+impl Member {
+    fn case(self) -> &'static str {
+        match self {
+            Self::Static => "restart",
+            Self::Dynamic => "restart_dynamic",
+        }
+    }
 }
 
 /// The process that is killed; also when the case fails.
 struct Worker(Child);
 
 impl Worker {
-    fn start(env: &Env) -> Result<Self> {
+    fn start(env: &Env, member: Member) -> Result<Self> {
         let child = Command::new(std::env::current_exe()?)
-            .args(["--child", CASE, "--topic", &env.topic, "--brokers", &env.brokers])
+            .args(["--child", member.case(), "--topic", &env.topic, "--brokers", &env.brokers])
             .args(["--records", &env.workload.records.to_string(), "--seed", &env.workload.seed.to_string()])
             .env("INBOX_TEST_DATABASE_URL", &env.database_url)
             .env(WORKER, "1")

@@ -121,6 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn offsets_are_found_in_a_log_with_gaps() {
+        let offsets: VecDeque<Offset> = [3, 4, 5, 9, 11, 12].map(Offset).into();
+        for (at, offset) in offsets.iter().enumerate() {
+            assert_eq!(find(&offsets, *offset, |offset| *offset), Some(at));
+        }
+        for missing in [2, 6, 10, 13] {
+            assert_eq!(find(&offsets, Offset(missing), |offset| *offset), None);
+        }
+    }
+
+    #[test]
     fn an_end_of_what_is_not_there_changes_nothing() {
         let mut tracker = Tracker::new(Offset(0));
         tracker.unit(Offset(0), None);

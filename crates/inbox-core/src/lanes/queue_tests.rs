@@ -171,6 +171,21 @@ fn byte_limits_bound_a_batch_but_one_unit_always_runs() {
     assert_eq!(model.queue.take(|_| sizes(1)).map(|batch| batch.len()), Some(1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_a_short_batch_is_worth_waiting_for() {
+    let mut model = Model::new();
+    let is_short = |model: &Model| model.queue.is_short(|_| BatchLimits { units: 2, bytes: 100 });
+    assert!(!is_short(&model), "nothing waits at all");
+    model.push(0, 1, false);
+    assert!(is_short(&model));
+    model.push(0, 2, false);
+    assert!(!is_short(&model), "it is full");
+    assert!(model.run(1, 0));
+    assert!(is_short(&model));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    assert!(!is_short(&model), "a key whose wait is over runs alone, at once");
+}
+
 #[test]
 fn subscriptions_take_turns() {
     let mut model = Model::new();

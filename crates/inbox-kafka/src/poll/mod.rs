@@ -2,7 +2,7 @@
 //!
 //! | file | what lives there |
 //! |---|---|
-//! | `wake` | what wakes the thread |
+//! | `wake`, `waker` | what wakes the thread, and how |
 //! | `held` | a partition on its way: claiming, running, resting, paused |
 //! | `claim` | raising the epoch, as a task |
 //! | `assignment` | assigned, claimed, lost, outage, revoked |
@@ -16,7 +16,14 @@ mod fetch;
 mod flushing;
 mod held;
 mod release;
+/// What `waker` needs of the standard library, which its model test replaces.
+mod sync {
+    pub(super) use std::sync::mpsc::Sender;
+    pub(super) use std::sync::{Arc, Mutex, PoisonError};
+    pub(super) use std::thread::{Thread, current};
+}
 mod wake;
+mod waker;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -35,7 +42,8 @@ use crate::error::Error;
 
 use held::Held;
 use release::Release;
-pub(crate) use wake::{Wake, Waker, Wakes};
+pub(crate) use wake::{Wake, Wakes};
+pub(crate) use waker::Waker;
 
 /// What the poll thread knows. Nothing of it is shared.
 pub(crate) struct Poll<Db: Database> {
