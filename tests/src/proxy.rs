@@ -23,6 +23,7 @@ const COMMIT: &[u8] = b"COMMIT\0";
 const OPEN: u8 = 0;
 const CUT: u8 = 1;
 const SILENT: u8 = 2;
+const FULL: u8 = 3;
 
 /// Between a service and its database. What passes is not encrypted.
 pub struct Proxy {
@@ -37,8 +38,6 @@ struct Wire {
     cuts: watch::Sender<u64>,
     /// Raised to let nothing pass on every connection that is there.
     freezes: AtomicU64,
-    limit: AtomicUsize,
-    connections: AtomicUsize,
     commits_to_lose: AtomicUsize,
     lost: AtomicU8,
 }
@@ -61,8 +60,6 @@ impl Proxy {
             mode: AtomicU8::new(OPEN),
             cuts: watch::Sender::new(0),
             freezes: AtomicU64::new(0),
-            limit: AtomicUsize::new(usize::MAX),
-            connections: AtomicUsize::new(0),
             commits_to_lose: AtomicUsize::new(0),
             lost: AtomicU8::new(0),
         });
@@ -84,12 +81,7 @@ impl Proxy {
 
     /// Takes no new connection; those that are there work on. So is a server at its limit.
     pub fn refuse_new(&self) {
-        self.limit(0);
-    }
-
-    /// Has no more than so many connections at a time.
-    pub fn limit(&self, connections: usize) {
-        self.wire.limit.store(connections, Ordering::Release);
+        self.wire.mode.store(FULL, Ordering::Release);
     }
 
     /// Connections stay and are made, but nothing passes: the outage of a network.
@@ -106,7 +98,6 @@ impl Proxy {
     /// Everything passes again. What was silent is lost.
     pub fn restore(&self) {
         self.wire.mode.store(OPEN, Ordering::Release);
-        self.limit(usize::MAX);
         self.drop_connections();
     }
 
@@ -130,21 +121,14 @@ impl Proxy {
 
 async fn accept(listener: TcpListener, wire: Arc<Wire>) {
     while let Ok((client, _)) = listener.accept().await {
-        if wire.mode.load(Ordering::Acquire) == CUT
-            || wire.connections.load(Ordering::Acquire) >= wire.limit.load(Ordering::Acquire)
-        {
+        if matches!(wire.mode.load(Ordering::Acquire), CUT | FULL) {
             continue;
         }
-        wire.connections.fetch_add(1, Ordering::AcqRel);
-        let wire = Arc::clone(&wire);
-        tokio::spawn(async move {
-            carry(client, &wire).await;
-            wire.connections.fetch_sub(1, Ordering::AcqRel);
-        });
+        tokio::spawn(carry(client, Arc::clone(&wire)));
     }
 }
 
-async fn carry(client: TcpStream, wire: &Wire) {
+async fn carry(client: TcpStream, wire: Arc<Wire>) {
     let mut cuts = wire.cuts.subscribe();
     cuts.mark_unchanged();
     let Ok(server) = TcpStream::connect(&wire.server).await else { return };
@@ -153,7 +137,7 @@ async fn carry(client: TcpStream, wire: &Wire) {
     let (from_server, to_server) = server.into_split();
     // Whatever ends first takes both sides with it.
     tokio::select! {
-        () = forth_and_back(from_client, to_server, from_server, to_client, wire) => {}
+        () = forth_and_back(from_client, to_server, from_server, to_client, &wire) => {}
         _ = cuts.changed() => {}
     }
 }

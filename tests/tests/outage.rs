@@ -135,22 +135,6 @@ async fn a_server_that_takes_no_new_connections() {
     running.stop().await;
 }
 
-/// Fewer connections than the service wants, for good: it says that the database is down, and goes
-/// on as well as it can instead of standing still.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_server_with_too_few_connections() {
-    let (ledger, topic, proxy, service) = scene(4).await;
-    let running = service.start().await;
-    let mut sent = send(&topic, &notes("before", 40, 20, 4));
-    ledger.is_finished(&topic).await;
-    // Four lanes, two for ownership and watermarks, and a probe would be seven.
-    proxy.limit(4);
-    proxy.drop_connections();
-    sent.extend(send(&topic, &notes("m", 400, 20, 4)));
-    no_message_noticed(&ledger, &topic, &sent).await;
-    running.stop().await;
-}
-
 /// Nothing passes any more, and nobody says so.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_network() {
