@@ -58,6 +58,7 @@ pub(crate) async fn run(env: Arc<Env>, member: Member) -> Result<Finished> {
         let before = library::effects(&mut connection).await?;
         wait(&mut connection, before + 1).await?;
         taken.push(killed.elapsed());
+        eprintln!("  at {percent} %: first new effect after {:.2?}", killed.elapsed());
     }
     wait(&mut connection, expected).await?;
     let elapsed = started.elapsed();

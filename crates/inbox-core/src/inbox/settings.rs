@@ -18,7 +18,7 @@ pub struct Settings {
     /// Workers, each with a database connection of its own. Default 8. Two more connections serve
     /// offsets and ownership, and a probe opens one for a moment.
     pub lanes: usize,
-    /// Messages in one transaction, at most. Default 1000. Batches are only that large when a
+    /// Messages in one transaction, at most. Default 2000. Batches are only that large when a
     /// backlog waits; at low load a batch is one message.
     pub max_batch: usize,
     /// Bytes of records in one transaction, at most; a single larger record still runs. Default
@@ -66,7 +66,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             lanes: 8,
-            max_batch: 1000,
+            max_batch: 2000,
             max_batch_bytes: 4 << 20,
             batch_time: Duration::from_millis(500),
             linger: Duration::from_millis(20),
