@@ -54,7 +54,7 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
     let topic = Topic::new(env.topic.as_str());
     let settings = inbox::Settings { lanes: 1, ..inbox::Settings::default() };
     let inbox = Inbox::new(library::store(&env).await?).handle(handler).settings(settings);
-    let engine = inbox.start("bench-one-at-a-time", "bench", events_to).await?;
+    let engine = inbox.start("bench-one-at-a-time", "bench", Vec::new(), events_to).await?;
     let owner = Arc::new(engine.take_over(&topic, Partition(0), Offset(0)).await?);
 
     let mut consumed = Prefix::default();

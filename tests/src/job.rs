@@ -9,8 +9,8 @@ use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use futures_util::TryStreamExt as _;
 use inbox_core::{
-    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres,
-    Subscription, Tx,
+    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres, Start,
+    Subscription, Timestamp, Tx,
 };
 use serde::{Deserialize, Serialize};
 
@@ -94,6 +94,30 @@ pub enum KeyFrom {
     Partition,
 }
 
+/// Where a subscription begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Begin {
+    /// `Start::Earliest`
+    Earliest,
+    /// `Start::Latest`
+    Latest,
+    /// `Start::Committed`
+    Committed,
+    /// `Start::Time`
+    Time(i64),
+}
+
+impl Begin {
+    fn start(self) -> Start {
+        match self {
+            Self::Earliest => Start::Earliest,
+            Self::Latest => Start::Latest,
+            Self::Committed => Start::Committed,
+            Self::Time(millis) => Start::Time(Timestamp(millis)),
+        }
+    }
+}
+
 /// A subscription to jobs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct JobSubscription {
@@ -109,6 +133,8 @@ pub struct JobSubscription {
     pub max_batch: Option<usize>,
     /// The most milliseconds of one call.
     pub time_limit: Option<u64>,
+    /// Where it begins, if that is said.
+    pub begin: Option<Begin>,
 }
 
 impl JobSubscription {
@@ -122,6 +148,7 @@ impl JobSubscription {
             id_from_offset: false,
             max_batch: None,
             time_limit: None,
+            begin: None,
         }
     }
 
@@ -143,6 +170,9 @@ impl JobSubscription {
         }
         if let Some(millis) = self.time_limit {
             definition = definition.time_limit(Duration::from_millis(millis));
+        }
+        if let Some(begin) = self.begin {
+            definition = definition.start(begin.start());
         }
         definition
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use inbox_core::process::{Attempt, AttemptEnd};
 use inbox_core::store::{
-    Admission, Admit, Admitted, Fence, Registration, StoreError, TakeOver, TransactionLimits,
+    Admission, Admit, Admitted, Fence, First, Registration, StoreError, TakeOver, TransactionLimits,
 };
 use inbox_core::{
     Epoch, MessageId, Offset, Partition, PartitionId, StoredId, SubscriptionId, SubscriptionName, Topic,
@@ -161,6 +161,7 @@ pub fn registration(name: &str) -> Registration {
         name: SubscriptionName::new(name),
         id_rule: "header(event-id)".into(),
         key_rule: "payload(order_id)".into(),
+        first: First::Earliest,
     }
 }
 

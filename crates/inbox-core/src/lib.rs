@@ -55,6 +55,7 @@ pub use store::postgres::{Postgres, PostgresStore};
 pub use store::sqlite::{Sqlite, SqliteStore};
 pub use store::{Database, Store, StoreError};
 pub use subscription::{
-    Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Subscription, Tombstones,
+    Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Start, Subscription,
+    Tombstones,
 };
 pub use tx::{Savepoint, Tx};

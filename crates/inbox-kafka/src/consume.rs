@@ -16,7 +16,7 @@ use tokio::task::spawn_blocking;
 use crate::config::KafkaConfig;
 use crate::error::Error;
 use crate::poll::{Poll, Wake, Waker, Wakes};
-use crate::preflight;
+use crate::preflight::{self, Connected};
 
 /// Consumes the topics of every handler of the inbox. Await it; it ends when the
 /// [shutdown](Consume::with_graceful_shutdown) future does, or with an error.
@@ -61,8 +61,10 @@ impl<Db: Database> Consume<Db> {
         let topics = inbox.topics();
         let group = config.group().to_owned();
         let names: Vec<String> = topics.iter().map(|topic| topic.as_str().to_owned()).collect();
-        let connected = spawn_blocking(move || preflight::connect(&config, &topics)).await;
-        let (mut consumer, cluster) = connected.map_err(|error| Error::Broken(error.to_string()))??;
+        let starts: Vec<_> = inbox.starts().map(|(topics, start)| (topics.to_vec(), start)).collect();
+        let connected = spawn_blocking(move || preflight::connect(&config, &topics, &starts)).await;
+        let Connected { mut consumer, cluster, firsts } =
+            connected.map_err(|error| Error::Broken(error.to_string()))??;
 
         let (sender, received) = channel();
         let wakes = Wakes { sender, waker: Waker::default() };
@@ -70,7 +72,7 @@ impl<Db: Database> Consume<Db> {
             let wakes = wakes.clone();
             Events::new(move |event| wakes.send(Wake::Engine(event)))
         };
-        let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, events).await?);
+        let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, firsts, events).await?);
         {
             let thread = wakes.waker.clone();
             consumer.set_nonempty_callback(move || thread.wake());

@@ -15,6 +15,7 @@ mod consume;
 mod context;
 mod convert;
 mod error;
+mod firsts;
 mod poll;
 mod preflight;
 mod tracker;

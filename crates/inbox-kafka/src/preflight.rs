@@ -4,37 +4,50 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use inbox_core::Topic;
+use inbox_core::store::First;
+use inbox_core::{Partition, Start, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::RDKafkaErrorCode;
 
 use crate::config::KafkaConfig;
 use crate::context::Context;
 use crate::error::Error;
+use crate::firsts::firsts;
 
 /// How long a broker may take to answer at the start.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 
-/// Makes the client, asks the cluster for its id, and whether every topic exists. Blocks.
+/// A client, and what it was told of the cluster.
+pub(crate) struct Connected {
+    pub(crate) consumer: BaseConsumer<Context>,
+    pub(crate) cluster: String,
+    /// Where each subscription begins if it is new.
+    pub(crate) firsts: Vec<First>,
+}
+
+/// Makes the client, asks the cluster for its id, whether every topic exists, and where subscriptions
+/// begin. Blocks.
 pub(crate) fn connect(
     config: &KafkaConfig,
     topics: &BTreeSet<Topic>,
-) -> Result<(BaseConsumer<Context>, String), Error> {
+    starts: &[(Vec<Topic>, Option<Start>)],
+) -> Result<Connected, Error> {
     let client = config.to_client_config()?;
     let consumer: BaseConsumer<Context> =
         client.create_with_context(Context::default()).map_err(Error::Client)?;
     let unreachable = |source| Error::Unreachable { brokers: config.brokers().into(), limit: LIMIT, source };
+    let mut partitions = BTreeSet::new();
     for topic in topics {
         let metadata = consumer.fetch_metadata(Some(topic.as_str()), LIMIT).map_err(unreachable)?;
-        let exists = metadata.topics().iter().any(|found| {
+        let found = metadata.topics().iter().find(|found| {
             found.name() == topic.as_str() && found.error().is_none() && !found.partitions().is_empty()
         });
-        if !exists {
-            return Err(Error::UnknownTopic { topic: topic.clone() });
-        }
+        let found = found.ok_or_else(|| Error::UnknownTopic { topic: topic.clone() })?;
+        partitions.extend(found.partitions().iter().map(|each| (topic.clone(), Partition(each.id()))));
     }
     let cluster = consumer.client().fetch_cluster_id(LIMIT).unwrap_or_default();
-    Ok((consumer, cluster))
+    let firsts = firsts(&consumer, &partitions, starts).map_err(unreachable)?;
+    Ok(Connected { consumer, cluster, firsts })
 }
 
 /// The offsets that Kafka has of a partition: the first, and the one after the last. Blocks.

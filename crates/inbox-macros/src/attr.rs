@@ -9,6 +9,7 @@ use syn::{Attribute, Error, Expr, Ident, LitStr, Meta, Path, Token, Type, parent
 use crate::ast::is_ours;
 use crate::errors::Errors;
 use crate::rule::{Rule, Slot, Wanted};
+use crate::start::Start;
 use crate::words;
 
 /// The attributes that could be read; whether they can be so is for `valid`.
@@ -23,6 +24,7 @@ pub(crate) struct Attrs {
     pub(crate) filter: Option<Expr>,
     pub(crate) max_batch: Option<Expr>,
     pub(crate) time_limit: Option<Expr>,
+    pub(crate) start: Option<Start>,
     pub(crate) crate_path: Option<Path>,
     /// What was written, well or not.
     written: Vec<&'static str>,
@@ -129,6 +131,7 @@ impl Attrs {
             "filter" => self.filter = Some(unquoted(attribute, input)?),
             "max_batch" => self.max_batch = Some(unquoted(attribute, input)?),
             "time_limit" => self.time_limit = Some(input.parse()?),
+            "start" => self.start = Some(Start::parse(input)?),
             "crate" => {
                 refuse_string(attribute, input)?;
                 self.crate_path = Some(input.call(Path::parse_mod_style)?);

@@ -12,6 +12,7 @@ use crate::ast::Input;
 use crate::errors::Errors;
 use crate::fallback;
 use crate::rule::{FieldPath, Rule, Source, Wanted};
+use crate::start::Start;
 use crate::valid::{self, Payload, Subscription};
 
 pub(crate) fn derive(node: &DeriveInput) -> TokenStream {
@@ -97,7 +98,8 @@ fn mentions(tokens: TokenStream, parameters: &HashSet<String>) -> bool {
 }
 
 fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
-    let Subscription { name, topics, payload, id, key, filter, max_batch, time_limit, .. } = subscription;
+    let Subscription { name, topics, payload, id, key, filter, max_batch, time_limit, start, .. } =
+        subscription;
     let codec = codec(core, subscription);
     let id = rule(core, Wanted::Id, id, payload);
     let key = rule(core, Wanted::Key, key, payload);
@@ -107,6 +109,10 @@ fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
         let limit = duration(limit);
         quote!(.time_limit(#limit))
     });
+    let start = start.map(|start| {
+        let start = self::start(core, start);
+        quote!(.start(#start))
+    });
     quote! {
         #core::Definition::new(#name, #codec)
             #(.topic(#topics))*
@@ -115,6 +121,16 @@ fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
             #filter
             #max_batch
             #time_limit
+            #start
+    }
+}
+
+fn start(core: &Path, start: &Start) -> TokenStream {
+    match start {
+        Start::Committed(span) => quote_spanned!(*span=> #core::Start::Committed),
+        Start::Earliest(span) => quote_spanned!(*span=> #core::Start::Earliest),
+        Start::Latest(span) => quote_spanned!(*span=> #core::Start::Latest),
+        Start::Time(span, time) => quote_spanned!(*span=> #core::Start::Time(#time)),
     }
 }
 
@@ -199,7 +215,7 @@ mod tests {
         let derived = derive(&parse_quote! {
             #[inbox(crate = inbox, name = "payments.reserve", topic = "a", topics("b", "c"), payload = OrderPlaced)]
             #[inbox(id = header("event-id"), key = payload(customer.r#type), codec = Avro, filter = wanted)]
-            #[inbox(max_batch = 10, time_limit = "1m 500ms")]
+            #[inbox(max_batch = 10, time_limit = "1m 500ms", start = time(Timestamp(5)))]
             struct ReservePayment {
                 limit_cents: i64,
             }
@@ -222,6 +238,7 @@ mod tests {
                         .filter(wanted)
                         .max_batch(10)
                         .time_limit(::core::time::Duration::new(60u64, 500000000u32))
+                        .start(inbox::Start::Time(Timestamp(5)))
                 }
             }
         };

@@ -11,6 +11,7 @@ mod errors;
 mod expand;
 mod fallback;
 mod rule;
+mod start;
 mod valid;
 mod words;
 
@@ -57,6 +58,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | [`filter`](#filter) | no | every record is wanted |
 /// | [`max_batch`](#max_batch) | no | the inbox's setting |
 /// | [`time_limit`](#time_limit) | no | the inbox's setting |
+/// | [`start`](#start) | no | the first record, see there |
 /// | [`crate`](#crate) | no | by the dependencies in `Cargo.toml` |
 ///
 /// They may be spread over several `#[inbox(…)]`. Where a string is wanted, an expression such as a
@@ -265,6 +267,36 @@ use syn::{DeriveInput, parse_macro_input};
 ///     time_limit = "2m",
 /// )]
 /// struct CloseMonth;
+/// ```
+///
+/// # `start`
+///
+/// Where the subscription begins if the database does not know it yet; from then on its watermarks decide.
+///
+/// | rule | it begins |
+/// |---|---|
+/// | `earliest` | at the first record that Kafka has |
+/// | `latest` | behind the last record: what is there already is never handled |
+/// | `committed` | where the consumer group is; partitions without a committed offset at the first record |
+/// | `time(Timestamp(…))` | at the first record at or after a time, in milliseconds since 1970 |
+///
+/// Default: the first record, unless the consumer group has committed offsets while the database knows
+/// nothing of the group. Then the inbox does not start until this says what is meant: a service that moves to
+/// the inbox would handle everything a second time.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct OrderPlaced { order_id: String }
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "payments.reserve",
+///     topic = "orders.placed",
+///     payload = OrderPlaced,
+///     id = header("event-id"),
+///     key = payload(order_id),
+///     start = committed,
+/// )]
+/// struct ReservePayment;
 /// ```
 ///
 /// # `crate`

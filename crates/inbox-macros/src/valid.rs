@@ -8,6 +8,7 @@ use syn::{Error, Expr, ExprLit, ExprUnary, GenericArgument, Ident, Lit, PathArgu
 use crate::attr::Attrs;
 use crate::errors::Errors;
 use crate::rule::{Rule, Slot, Source, Wanted};
+use crate::start::Start;
 use crate::words;
 
 /// A subscription that has all it needs.
@@ -21,6 +22,7 @@ pub(crate) struct Subscription<'a> {
     pub(crate) filter: Option<&'a Expr>,
     pub(crate) max_batch: Option<&'a Expr>,
     pub(crate) time_limit: Option<Duration>,
+    pub(crate) start: Option<&'a Start>,
 }
 
 /// The payload's type.
@@ -72,6 +74,7 @@ pub(crate) fn check<'a>(
             filter: attrs.filter.as_ref(),
             max_batch: attrs.max_batch.as_ref(),
             time_limit,
+            start: attrs.start.as_ref(),
         })
     })();
     errors.or(())?;

@@ -1,7 +1,7 @@
 //! The words that `#[inbox(…)]` knows, and what a wrong one may have been meant to be.
 
 /// Every attribute, with an example of it.
-const ATTRIBUTES: [(&str, &str); 11] = [
+const ATTRIBUTES: [(&str, &str); 12] = [
     ("name", r#"name = "payments.reserve""#),
     ("topic", r#"topic = "orders.placed""#),
     ("topics", r#"topics("orders.placed", "orders.changed")"#),
@@ -12,6 +12,7 @@ const ATTRIBUTES: [(&str, &str); 11] = [
     ("filter", "filter = is_wanted"),
     ("max_batch", "max_batch = 100"),
     ("time_limit", r#"time_limit = "30s""#),
+    ("start", "start = committed"),
     ("crate", "crate = inbox"),
 ];
 
@@ -75,7 +76,7 @@ mod tests {
 
     #[test]
     fn another_word_finds_none() {
-        for other in ["retry", "window", "dedup", "version", "on_dead", "start", "group", "x"] {
+        for other in ["retry", "window", "dedup", "version", "on_dead", "group", "x"] {
             assert_eq!(attribute_near(other), None, "{other}");
         }
     }

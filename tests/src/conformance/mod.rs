@@ -39,6 +39,8 @@ macro_rules! store_conformance {
                 another_group_is_refused
                 another_rule_is_refused
                 one_that_is_refused_leaves_nothing_of_the_others
+                a_new_one_begins_where_it_is_told
+                an_unknown_group_that_was_somewhere_is_refused
                 twice_at_once_is_once
             }
             take_over {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::handler::{BatchHandler, Handler};
 use crate::identity::Topic;
 use crate::store::{Database, Store};
+use crate::subscription::Start;
 
 use super::runner::{All, Each, Handling, Runner};
 use super::settings::Settings;
@@ -58,6 +59,11 @@ impl<Db: Database> Inbox<Db> {
     /// Every topic that a handler consumes, once.
     pub fn topics(&self) -> BTreeSet<Topic> {
         self.runners.iter().flat_map(|runner| runner.topics()).cloned().collect()
+    }
+
+    /// Of each handler, in order: its topics, and where it is to begin if that was said.
+    pub fn starts(&self) -> impl Iterator<Item = (&[Topic], Option<Start>)> {
+        self.runners.iter().map(|runner| (runner.topics(), runner.start()))
     }
 
     /// The limits it will run with.

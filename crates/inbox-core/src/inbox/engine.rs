@@ -8,7 +8,7 @@ use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
-    Database, Fence, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
+    Database, Fence, First, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
 };
 use crate::subscription::ReadContext;
 
@@ -38,15 +38,24 @@ pub struct Engine<Db: Database> {
 }
 
 impl<Db: Database> Inbox<Db> {
-    /// Checks and registers everything, and starts the lanes.
+    /// Checks and registers everything, and starts the lanes. `firsts` says of each handler, in order,
+    /// where it begins if the database does not know it; of those that are missing, at the first record.
     ///
     /// # Errors
     /// Whatever could be found wrong before the first message: see [`StartError`].
-    pub async fn start(self, group: &str, cluster: &str, events: Events) -> Result<Engine<Db>, StartError> {
+    pub async fn start(
+        self,
+        group: &str,
+        cluster: &str,
+        firsts: Vec<First>,
+        events: Events,
+    ) -> Result<Engine<Db>, StartError> {
         self.check()?;
         let Self { store, settings, runners } = self;
         Db::check_schema(&store).await?;
-        let registrations: Vec<_> = runners.iter().map(|runner| runner.registration()).collect();
+        let firsts = firsts.into_iter().chain(std::iter::repeat(First::Earliest));
+        let registrations: Vec<_> =
+            runners.iter().zip(firsts).map(|(runner, first)| runner.registration(first)).collect();
         let mut conn = Db::connect(&store).await?;
         let ids = match Db::register(&mut conn, group, &registrations).await {
             Ok(ids) => ids,

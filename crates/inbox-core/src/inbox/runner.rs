@@ -11,8 +11,8 @@ use crate::identity::{BusinessKey, MessageId, SubscriptionName, Topic};
 use crate::message::Message;
 use crate::process::{Attempt, AttemptEnd};
 use crate::record::Record;
-use crate::store::{Database, Registration};
-use crate::subscription::{Definition, DefinitionError, Read, ReadContext, Rejection, Subscription};
+use crate::store::{Database, First, Registration};
+use crate::subscription::{Definition, DefinitionError, Read, ReadContext, Rejection, Start, Subscription};
 
 /// A `Message<P>` of a payload type that only its runner knows.
 pub(crate) struct AnyMessage(Box<dyn Named>);
@@ -73,7 +73,8 @@ pub(crate) trait Runner<Db: Database>: Send + Sync {
     fn check(&self) -> Result<(), DefinitionError>;
     fn name(&self) -> &SubscriptionName;
     fn topics(&self) -> &[Topic];
-    fn registration(&self) -> Registration;
+    fn start(&self) -> Option<Start>;
+    fn registration(&self, first: First) -> Registration;
     fn max_batch(&self) -> Option<usize>;
     fn time_limit(&self) -> Option<Duration>;
     /// Whether its handler's calls may share the connection at the same time.
@@ -139,8 +140,12 @@ macro_rules! runner {
                 &self.definition.topics
             }
 
-            fn registration(&self) -> Registration {
-                self.definition.registration()
+            fn start(&self) -> Option<Start> {
+                self.definition.start
+            }
+
+            fn registration(&self, first: First) -> Registration {
+                self.definition.registration(first)
             }
 
             fn max_batch(&self) -> Option<usize> {

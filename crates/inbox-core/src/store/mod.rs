@@ -35,7 +35,7 @@ pub use flush::{Flush, FlushWatermark, Flushed};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
 pub(crate) use prepared::Prepared;
-pub use register::{RegisterError, Registration};
+pub use register::{First, RegisterError, Registration};
 pub use take_over::{TakeOver, TakenOver};
 
 use crate::dead_letter::DeadLetter;

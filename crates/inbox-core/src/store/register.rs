@@ -1,6 +1,6 @@
 //! Register: a subscription is recorded with its group, id rule and key rule.
 
-use crate::identity::SubscriptionName;
+use crate::identity::{Offset, Partition, SubscriptionName, Topic};
 
 use super::StoreError;
 
@@ -13,6 +13,20 @@ pub struct Registration {
     pub id_rule: String,
     /// Its key rule as text.
     pub key_rule: String,
+    /// Where it begins if it is new.
+    pub first: First,
+}
+
+/// Where a subscription begins that is not recorded yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum First {
+    /// Each partition at its first record, when it is taken over for the first time.
+    Earliest,
+    /// These partitions at these offsets; others at their first record.
+    At(Vec<(Topic, Partition, Offset)>),
+    /// Nobody said, and Kafka has committed offsets of the group. At the first record if the database
+    /// knows the group; otherwise it is refused.
+    Unsaid,
 }
 
 /// Why a subscription was not registered. Nothing was consumed.
@@ -47,6 +61,18 @@ pub enum RegisterError {
         /// The rule as it was registered.
         wanted: String,
     },
+    /// The group has committed offsets, so it has handled messages, but not with this database.
+    #[error(
+        "the consumer group {group:?} has committed offsets, but the database knows nothing of it: say where \
+         subscription {name} begins, with `start = committed` to go on where the group is, or `earliest`, `latest` \
+         or `time(…)`"
+    )]
+    StartUnsaid {
+        /// The subscription.
+        name: SubscriptionName,
+        /// The group.
+        group: String,
+    },
     /// The database said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -60,6 +86,14 @@ pub(crate) struct Recorded {
 }
 
 impl Registration {
+    /// Whether one that was just recorded may begin.
+    pub(crate) fn check_start(&self, group: &str, group_is_known: bool) -> Result<(), RegisterError> {
+        if self.first == First::Unsaid && !group_is_known {
+            return Err(RegisterError::StartUnsaid { name: self.name.clone(), group: group.into() });
+        }
+        Ok(())
+    }
+
     /// Whether the recorded subscription is this one.
     pub(crate) fn check(&self, group: &str, recorded: Recorded) -> Result<(), RegisterError> {
         let name = self.name.clone();

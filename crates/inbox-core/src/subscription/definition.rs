@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use crate::identity::{SubscriptionName, Topic};
 use crate::record::Record;
-use crate::store::Registration;
+use crate::store::{First, Registration};
 
 use super::codec::Payload;
 use super::rules::{IdRule, IdSource, KeyRule, KeySource};
+use super::start::Start;
 
 type Filter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
 
@@ -22,6 +23,7 @@ pub struct Definition<P> {
     pub(crate) filter: Option<Filter>,
     pub(crate) max_batch: Option<usize>,
     pub(crate) time_limit: Option<Duration>,
+    pub(crate) start: Option<Start>,
 }
 
 /// What is wrong with a subscription's definition. Nothing has been consumed when it is returned.
@@ -48,6 +50,7 @@ impl<P: 'static> Definition<P> {
             filter: None,
             max_batch: None,
             time_limit: None,
+            start: None,
         }
     }
 
@@ -96,6 +99,15 @@ impl<P: 'static> Definition<P> {
         self
     }
 
+    /// Where it begins if the database does not know it yet. If nothing is said it begins at the first
+    /// record, unless its consumer group has committed offsets while the database knows nothing of the
+    /// group: then the inbox does not start, because everything would be handled a second time.
+    #[must_use]
+    pub fn start(mut self, start: Start) -> Self {
+        self.start = Some(start);
+        self
+    }
+
     pub(crate) fn check(&self) -> Result<(), DefinitionError> {
         let problem = if let Some(problem) = self.name.problem() {
             problem
@@ -123,8 +135,9 @@ impl<P: 'static> Definition<P> {
     }
 
     /// What is recorded of it. Only called after `check`.
-    pub(crate) fn registration(&self) -> Registration {
+    pub(crate) fn registration(&self, first: First) -> Registration {
         Registration {
+            first,
             name: self.name.clone(),
             id_rule: self.id.as_ref().map(ToString::to_string).unwrap_or_default(),
             key_rule: self.key.as_ref().map(ToString::to_string).unwrap_or_default(),

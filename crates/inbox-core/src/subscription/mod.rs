@@ -4,11 +4,13 @@ mod codec;
 mod definition;
 mod read;
 mod rules;
+mod start;
 
 pub use codec::{Codec, DecodeError, Json, Payload, Tombstones};
 pub use definition::{Definition, DefinitionError};
 pub(crate) use read::{Read, ReadContext, Rejection, panic_text};
 pub use rules::{IdRule, KeyRule};
+pub use start::Start;
 
 /// A handler's durable name plus topics, payload, id and key rules.
 ///

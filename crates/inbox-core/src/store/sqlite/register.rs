@@ -1,11 +1,11 @@
 //! Register: record subscriptions with group and rules, or find them recorded so.
 
-use diesel::sql_types::{Integer, Text};
+use diesel::sql_types::{BigInt, Bool, Integer, Text};
 use diesel::{QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
 
-use crate::identity::SubscriptionId;
+use crate::identity::{Offset, Partition, SubscriptionId, Topic};
 use crate::store::register::Recorded;
-use crate::store::{RegisterError, Registration, StoreError, TransactionLimits};
+use crate::store::{First, RegisterError, Registration, StoreError, TransactionLimits};
 
 use super::SqliteConn;
 
@@ -21,6 +21,12 @@ struct Row {
     key_rule: String,
 }
 
+#[derive(QueryableByName)]
+struct Known {
+    #[diesel(sql_type = Bool)]
+    known: bool,
+}
+
 pub(super) async fn register(
     conn: &mut SqliteConn,
     group: &str,
@@ -28,7 +34,15 @@ pub(super) async fn register(
 ) -> Result<Vec<SubscriptionId>, RegisterError> {
     let (group, subscriptions) = (group.to_owned(), subscriptions.to_vec());
     conn.transaction(&TransactionLimits::OWN, move |sqlite| {
-        subscriptions.iter().map(|subscription| register_one(sqlite, &group, subscription)).collect()
+        let known: Known =
+            sql_query("SELECT EXISTS (SELECT 1 FROM inbox_subscriptions WHERE consumer_group = ?) AS known")
+                .bind::<Text, _>(&group)
+                .get_result(sqlite)
+                .map_err(StoreError::from)?;
+        subscriptions
+            .iter()
+            .map(|subscription| register_one(sqlite, &group, known.known, subscription))
+            .collect()
     })
     .await
 }
@@ -36,9 +50,10 @@ pub(super) async fn register(
 fn register_one(
     sqlite: &mut SqliteConnection,
     group: &str,
+    group_is_known: bool,
     wanted: &Registration,
 ) -> Result<SubscriptionId, RegisterError> {
-    sql_query(
+    let inserted = sql_query(
         "INSERT INTO inbox_subscriptions (name, consumer_group, id_rule, key_rule) VALUES (?, ?, ?, ?) \
          ON CONFLICT (name) DO NOTHING",
     )
@@ -55,5 +70,41 @@ fn register_one(
             .map_err(StoreError::from)?;
     let recorded = Recorded { group: row.consumer_group, id_rule: row.id_rule, key_rule: row.key_rule };
     wanted.check(group, recorded)?;
+    if inserted > 0 {
+        wanted.check_start(group, group_is_known)?;
+        if let First::At(places) = &wanted.first {
+            for place in places {
+                begin_at(sqlite, group, row.id, place)?;
+            }
+        }
+    }
     Ok(SubscriptionId(row.id))
+}
+
+fn begin_at(
+    sqlite: &mut SqliteConnection,
+    group: &str,
+    subscription: i32,
+    (topic, partition, first): &(Topic, Partition, Offset),
+) -> Result<(), StoreError> {
+    sql_query(
+        "INSERT INTO inbox_partitions (consumer_group, topic, partition) VALUES (?, ?, ?) \
+         ON CONFLICT (consumer_group, topic, partition) DO NOTHING",
+    )
+    .bind::<Text, _>(group)
+    .bind::<Text, _>(topic.as_str())
+    .bind::<Integer, _>(partition.0)
+    .execute(sqlite)?;
+    sql_query(
+        "INSERT INTO inbox_watermarks (subscription_id, partition_id, first_watermark, watermark) \
+         SELECT ?1, p.id, ?5, ?5 FROM inbox_partitions p \
+         WHERE p.consumer_group = ?2 AND p.topic = ?3 AND p.partition = ?4",
+    )
+    .bind::<Integer, _>(subscription)
+    .bind::<Text, _>(group)
+    .bind::<Text, _>(topic.as_str())
+    .bind::<Integer, _>(partition.0)
+    .bind::<BigInt, _>(first.0)
+    .execute(sqlite)?;
+    Ok(())
 }

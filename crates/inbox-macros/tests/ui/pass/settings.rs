@@ -42,13 +42,14 @@ mod wanted {
     codec = Csv::separated_by(';'),
     filter = wanted::has_key,
     max_batch = 1,
-    time_limit = "1m 30s 5ms"
+    time_limit = "1m 30s 5ms",
+    start = time(inbox_core::Timestamp(5)),
 )]
 struct All;
 
 #[derive(Subscription)]
 #[inbox(name = "a", topic = "a", payload = OrderPlaced, id = offset, key = record, codec = Json)]
-#[inbox(filter = |record: &Record| record.value.is_some(), time_limit = "500ms", max_batch = 1_000)]
+#[inbox(filter = |record: &Record| record.value.is_some(), time_limit = "500ms", max_batch = 1_000, start = committed)]
 struct ByClosure;
 
 fn main() {
