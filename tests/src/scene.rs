@@ -173,6 +173,7 @@ pub fn ownership(partition: i32, subscriptions: Vec<SubscriptionId>, first: i64)
         topic: Topic::new("orders"),
         partition: Partition(partition),
         epoch: Epoch::random(),
+        raise_number_to: None,
         subscriptions,
         first: Offset(first),
     }

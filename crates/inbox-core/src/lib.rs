@@ -44,7 +44,7 @@ pub use identity::{
     BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId,
     SubscriptionName, Topic,
 };
-pub use inbox::{Inbox, Settings, StartError};
+pub use inbox::{Inbox, OnRestore, Settings, StartError};
 #[doc(inline)]
 pub use inbox_macros::Subscription;
 pub use message::{Message, TraceContext};

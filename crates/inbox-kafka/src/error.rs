@@ -69,6 +69,22 @@ pub enum Error {
         /// Where the group must go on.
         watermark: Offset,
     },
+    /// The database is older than what was committed to Kafka, and `Settings::on_restore` says stop.
+    #[error(
+        "topic {topic} partition {partition}: the database is older than what was committed to Kafka (flush number \
+         {number}, committed {committed}): it was restored, or a replica was promoted that lagged; to consume again \
+         what took effect since, set on_restore to ConsumeAgain"
+    )]
+    DatabaseWentBack {
+        /// The topic.
+        topic: Topic,
+        /// The partition.
+        partition: Partition,
+        /// The flush number in the database.
+        number: i64,
+        /// The flush number in Kafka.
+        committed: i64,
+    },
     /// A part of a log cannot be read: it is damaged, compressed in a way that this build does not
     /// know (features `zstd`, `ssl`), or gone. Going on would skip records.
     #[error("topic {topic} partition {partition} cannot be read from offset {from} on: {source}")]

@@ -7,7 +7,8 @@ use std::time::Duration;
 use inbox_core::store::First;
 use inbox_core::{Partition, Start, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer};
-use rdkafka::error::RDKafkaErrorCode;
+use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
+use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
 
 use crate::config::KafkaConfig;
 use crate::context::Context;
@@ -48,6 +49,22 @@ pub(crate) fn connect(
     let cluster = consumer.client().fetch_cluster_id(LIMIT).unwrap_or_default();
     let firsts = firsts(&consumer, &partitions, starts).map_err(unreachable)?;
     Ok(Connected { consumer, cluster, firsts })
+}
+
+/// The flush number beside the offset that the group has committed; `None` where nothing is committed,
+/// or by somebody else. Blocks.
+pub(crate) fn committed_number(
+    consumer: &BaseConsumer<Context>,
+    topic: &Topic,
+    partition: i32,
+) -> KafkaResult<Option<i64>> {
+    let mut list = TopicPartitionList::new();
+    list.add_partition(topic.as_str(), partition);
+    let committed = consumer.committed_offsets(list, LIMIT)?;
+    let Some(element) = committed.find_partition(topic.as_str(), partition) else { return Ok(None) };
+    element.error()?;
+    let is_there = matches!(element.offset(), KafkaOffset::Offset(_));
+    Ok(element.metadata().parse().ok().filter(|_| is_there))
 }
 
 /// The offsets that Kafka has of a partition: the first, and the one after the last. Blocks.

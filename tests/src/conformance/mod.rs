@@ -47,6 +47,7 @@ macro_rules! store_conformance {
                 a_new_partition_begins_at_the_first_watermark
                 a_later_owner_finds_the_watermarks
                 a_later_subscription_begins_where_it_is_told
+                a_higher_number_is_taken_over
                 the_old_epoch_can_write_nothing
                 it_waits_for_an_open_transaction_of_the_old_owner
                 it_gives_up_after_the_lock_limit_and_can_be_tried_again

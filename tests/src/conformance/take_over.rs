@@ -42,6 +42,22 @@ pub async fn a_later_subscription_begins_where_it_is_told<D: Dialect>() {
     assert_eq!(taken.watermarks, [Offset(30), Offset(0)]);
 }
 
+/// Kafka has a higher number than a restored database: the next flush goes on above it.
+pub async fn a_higher_number_is_taken_over<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    let mut asked = ownership(3, vec![scene.subscription], 0);
+    for (raise, before, after) in [(Some(7), 0, 7), (Some(5), 7, 7), (None, 7, 7)] {
+        asked.raise_number_to = raise;
+        let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+        assert_eq!((taken.number_before, taken.flush_number), (before, after));
+    }
+    let fence = Fence { partition: scene.fence.partition, epoch: asked.epoch };
+    let flush = Flush { fence, number: 7, watermarks: vec![] };
+    let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
+    assert_eq!(flushed, [Flushed::Written { partition: fence.partition, number: 8 }]);
+}
+
 /// Admission, burial and flush check the epoch, each in its transaction.
 pub async fn the_old_epoch_can_write_nothing<D: Dialect>() {
     let scene = Scene::<D>::new().await;

@@ -18,7 +18,7 @@ use super::health::Health;
 use super::housekeeper::Housekeeper;
 use super::owner::Owner;
 use super::runner::Unread;
-use super::settings::Settings;
+use super::settings::{OnRestore, Settings};
 use super::start::StartError;
 
 /// A started inbox. A transport (such as inbox-kafka) drives it; users do not need it.
@@ -98,16 +98,19 @@ impl<Db: Database> Engine<Db> {
     }
 
     /// Gives a partition a new epoch and reads its watermarks. `first` is where a subscription that
-    /// was never here begins.
+    /// was never here begins; `committed` the flush number beside the offset that the broker has, asked
+    /// for before: one above the database's own shows that the database went back (P10).
     ///
     /// # Errors
-    /// If the database refuses, or a transaction of the previous owner is still open: try again.
+    /// If the database refuses, or a transaction of the previous owner is still open: try again. If it
+    /// went back and [`Settings::on_restore`] says stop.
     pub async fn take_over(
         &self,
         topic: &Topic,
         partition: Partition,
         first: Offset,
-    ) -> Result<Owner, StoreError> {
+        committed: Option<i64>,
+    ) -> Result<Owner, TakeOverError> {
         let consumers: Vec<_> = self
             .lanes
             .subscriptions()
@@ -123,6 +126,7 @@ impl<Db: Database> Engine<Db> {
             epoch: Epoch::random(),
             subscriptions: consumers.iter().map(|(_, id)| *id).collect(),
             first,
+            raise_number_to: committed.filter(|_| self.settings.on_restore == OnRestore::ConsumeAgain),
         };
         let epoch = asked.epoch;
         let taken = self
@@ -130,6 +134,16 @@ impl<Db: Database> Engine<Db> {
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &Self::TAKE_OVER, &asked).await }))
             .await;
         let taken = self.told_health(taken).await?;
+        if let Some(committed) = committed.filter(|committed| *committed > taken.number_before) {
+            let number = taken.number_before;
+            if self.settings.on_restore == OnRestore::Stop {
+                return Err(TakeOverError::WentBack { number, committed });
+            }
+            tracing::warn!(
+                %topic, %partition, number, committed,
+                "the database is older than what was committed to Kafka: it is consumed again from its watermark"
+            );
+        }
         let fence = Fence { partition: taken.partition, epoch };
         let watermarks = consumers.iter().map(|(index, _)| *index).zip(taken.watermarks).collect();
         Ok(Owner::new((topic.clone(), partition), fence, taken.incarnation, taken.flush_number, watermarks))
@@ -224,6 +238,22 @@ impl<Db: Database> Engine<Db> {
         }
         result
     }
+}
+
+/// Why a partition was not taken over.
+#[derive(Debug, thiserror::Error)]
+pub enum TakeOverError {
+    /// The database refused, or a transaction of the previous owner is still open: try again.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The database is older than what was committed.
+    #[error("the database has the flush number {number}, but {committed} was committed")]
+    WentBack {
+        /// The database's number.
+        number: i64,
+        /// The number that the broker has.
+        committed: i64,
+    },
 }
 
 /// A partition whose watermarks are to be written.

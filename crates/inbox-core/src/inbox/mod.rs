@@ -11,10 +11,10 @@ mod settings;
 mod start;
 
 pub use builder::Inbox;
-pub use engine::{Engine, FlushRequest};
+pub use engine::{Engine, FlushRequest, TakeOverError};
 pub use events::{End, Ended, Event, Events};
 pub(crate) use health::Health;
 pub use owner::Owner;
 pub(crate) use runner::{AnyMessage, Runner};
-pub use settings::Settings;
+pub use settings::{OnRestore, Settings};
 pub use start::StartError;

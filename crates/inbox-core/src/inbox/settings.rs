@@ -57,9 +57,22 @@ pub struct Settings {
     pub retry_base: Duration,
     /// Where the doubling of that wait ends. Default 30 s; jitter adds up to as much again.
     pub retry_cap: Duration,
+    /// What is done when the database turns out to be older than what was committed to Kafka: it was
+    /// restored from a backup, or a replica was promoted that lagged. Default: consume again.
+    pub on_restore: OnRestore,
     /// How often a database that does not answer is probed, at most. Default 5 s; the first probes
     /// come sooner.
     pub probe_cap: Duration,
+}
+
+/// See [`Settings::on_restore`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnRestore {
+    /// Go on from the watermark of the restored database, and warn. What took effect after the
+    /// backup is gone with its receipts, and takes effect again.
+    ConsumeAgain,
+    /// End with an error, for handlers that also act outside the database.
+    Stop,
 }
 
 impl Default for Settings {
@@ -80,6 +93,7 @@ impl Default for Settings {
             drain_limit: Duration::from_secs(20),
             retry_base: Duration::from_millis(100),
             retry_cap: Duration::from_secs(30),
+            on_restore: OnRestore::ConsumeAgain,
             probe_cap: Duration::from_secs(5),
         }
     }

@@ -17,6 +17,8 @@ pub struct TakeOver {
     pub subscriptions: Vec<SubscriptionId>,
     /// Where a subscription that was never here begins.
     pub first: Offset,
+    /// The partition's flush number is at least this one afterwards.
+    pub raise_number_to: Option<i64>,
 }
 
 /// A partition that is this process's own now.
@@ -28,6 +30,8 @@ pub struct TakenOver {
     pub incarnation: i32,
     /// What the next flush must expect.
     pub flush_number: i64,
+    /// The number before the take-over.
+    pub number_before: i64,
     /// The watermark of each subscription, in the order in which they were asked for.
     pub watermarks: Vec<Offset>,
 }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use inbox_core::inbox::{Engine, Owner};
+use inbox_core::inbox::{Engine, Owner, TakeOverError};
 use inbox_core::{Database, Offset};
 use rdkafka::consumer::BaseConsumer;
 use tokio::task::spawn_blocking;
 
 use crate::context::{Context, Place};
 use crate::error::Error;
-use crate::preflight::log_range;
+use crate::preflight::{committed_number, log_range};
 
 use super::wake::{Wake, Wakes};
 
@@ -51,7 +51,16 @@ async fn try_claim<Db: Database>(
 ) -> Result<Option<Owner>, Error> {
     let Some((low, _)) = range(&consumer, place).await else { return Ok(None) };
     let (topic, partition) = place;
-    let Ok(owner) = engine.take_over(topic, *partition, Offset(low)).await else { return Ok(None) };
+    // Before the take-over: what the database has afterwards is at least as young, unless it went back.
+    let Some(committed) = committed(&consumer, place).await else { return Ok(None) };
+    let owner = match engine.take_over(topic, *partition, Offset(low), committed).await {
+        Ok(owner) => owner,
+        Err(TakeOverError::Store(_)) => return Ok(None),
+        Err(TakeOverError::WentBack { number, committed }) => {
+            let (topic, partition) = place.clone();
+            return Err(Error::DatabaseWentBack { topic, partition, number, committed });
+        }
+    };
     // Asked again, since the previous owner may have gone on until the take-over.
     let Some((low, high)) = range(&consumer, place).await else { return Ok(None) };
     let watermark = owner.start();
@@ -65,6 +74,13 @@ async fn try_claim<Db: Database>(
         });
     }
     Ok(Some(owner))
+}
+
+/// The flush number beside the offset that Kafka has; `Some(None)` if there is none.
+async fn committed(consumer: &Arc<BaseConsumer<Context>>, (topic, partition): &Place) -> Option<Option<i64>> {
+    let (consumer, asked, number) = (Arc::clone(consumer), topic.clone(), partition.0);
+    let found = spawn_blocking(move || committed_number(&consumer, &asked, number)).await.ok()?;
+    found.map_err(|error| tracing::warn!(%topic, %partition, %error, "Kafka does not tell what the group has committed")).ok()
 }
 
 async fn range(consumer: &Arc<BaseConsumer<Context>>, (topic, partition): &Place) -> Option<(i64, i64)> {

@@ -1,6 +1,6 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
-use diesel::sql_types::{Array, BigInt, Integer, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
 
@@ -19,6 +19,8 @@ struct Row {
     incarnation: i32,
     #[diesel(sql_type = BigInt)]
     flush_number: i64,
+    #[diesel(sql_type = BigInt)]
+    number_before: i64,
 }
 
 #[derive(QueryableByName)]
@@ -57,14 +59,18 @@ pub(super) async fn take_over(
     .execute(pg)
     .await?;
     let row: Row = sql_query(
-        "UPDATE inbox.partitions SET epoch = $4, owned_since = now() \
-         WHERE consumer_group = $1 AND topic = $2 AND partition = $3 \
-         RETURNING id, incarnation, flush_number",
+        "UPDATE inbox.partitions p \
+         SET epoch = $4, owned_since = now(), flush_number = greatest(p.flush_number, $5) \
+         FROM (SELECT id, flush_number FROM inbox.partitions \
+               WHERE consumer_group = $1 AND topic = $2 AND partition = $3 FOR UPDATE) AS before \
+         WHERE p.id = before.id \
+         RETURNING p.id, p.incarnation, p.flush_number, before.flush_number AS number_before",
     )
     .bind::<Text, _>(&asked.group)
     .bind::<Text, _>(asked.topic.as_str())
     .bind::<Integer, _>(asked.partition.0)
     .bind::<SqlUuid, _>(asked.epoch.as_uuid())
+    .bind::<Nullable<BigInt>, _>(asked.raise_number_to)
     .get_result(pg)
     .await?;
     let subscriptions: Vec<i32> = asked.subscriptions.iter().map(|subscription| subscription.0).collect();
@@ -95,6 +101,7 @@ pub(super) async fn take_over(
         partition: PartitionId(row.id),
         incarnation: row.incarnation,
         flush_number: row.flush_number,
+        number_before: row.number_before,
         watermarks: watermarks.ok_or_else(|| StoreError::Statement {
             class: FailureClass::Infrastructure,
             reason: "a watermark that was just written is not there".into(),

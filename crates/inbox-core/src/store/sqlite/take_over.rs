@@ -33,6 +33,13 @@ pub(super) async fn take_over(
     let asked = asked.clone();
     conn.transaction(limits, move |sqlite| {
         let row = raise(sqlite, &asked)?;
+        let flush_number = asked.raise_number_to.unwrap_or_default().max(row.flush_number);
+        if flush_number > row.flush_number {
+            sql_query("UPDATE inbox_partitions SET flush_number = ? WHERE id = ?")
+                .bind::<BigInt, _>(flush_number)
+                .bind::<Integer, _>(row.id)
+                .execute(sqlite)?;
+        }
         let watermarks: Result<_, StoreError> = asked
             .subscriptions
             .iter()
@@ -41,7 +48,8 @@ pub(super) async fn take_over(
         Ok(TakenOver {
             partition: PartitionId(row.id),
             incarnation: row.incarnation,
-            flush_number: row.flush_number,
+            flush_number,
+            number_before: row.flush_number,
             watermarks: watermarks?,
         })
     })
