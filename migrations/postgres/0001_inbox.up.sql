@@ -22,6 +22,9 @@ CREATE TABLE inbox.partitions (
     partition      integer NOT NULL,
     -- The random token of the present ownership. Every transaction checks it (P4).
     epoch          uuid,
+    -- The server on which it was taken over: a replica that was promoted since may lack what this one
+    -- had, so an ownership does not outlive its server (P10).
+    server         text,
     -- Raised with each flush, and given to Kafka as commit metadata: a number in Kafka above this
     -- one shows that this database went back (P10).
     flush_number   bigint NOT NULL DEFAULT 0 CHECK (flush_number >= 0),
@@ -102,6 +105,19 @@ BEGIN
         set_config('statement_timeout', statement_limit, true),
         set_config('lock_timeout', lock_limit, true),
         set_config('idle_in_transaction_session_timeout', idle_limit, true);
+END
+$$;
+
+-- Which server this is: its system identifier and its timeline, which a promotion raises. The functions
+-- that pg_control_checkpoint() reads show the old timeline for minutes after a promotion; the name of
+-- the present WAL file has the right one. Empty where the server does not tell.
+CREATE FUNCTION inbox.server() RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT system_identifier FROM pg_control_system()) || ' '
+        || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8);
+EXCEPTION WHEN OTHERS THEN
+    RETURN '';
 END
 $$;
 

@@ -76,6 +76,34 @@ async fn what_is_gone_with_it_happens_again() {
     .await;
 }
 
+/// As a flush sees a promoted replica: the ownership was taken on a server that this one is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ownership_does_not_outlive_its_server() {
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(2).await);
+    let service = Service::new(&ledger, &topic);
+    let mut sent = send(&topic, &notes("before", 40, 8, 2));
+    let running = service.start().await;
+    ledger.is_finished(&topic).await;
+    let epochs = "SELECT epoch::text FROM inbox.partitions ORDER BY partition";
+    let epochs = async || {
+        let rows = ledger.query(epochs, &[]).await;
+        rows.iter().map(|row| row.get(0)).collect::<Vec<String>>()
+    };
+    let (before, watermarks) = (epochs().await, ledger.watermarks(&topic).await);
+    ledger.execute("UPDATE inbox.partitions SET server = 'another'").await;
+    sent.extend(send(&topic, &notes("after", 40, 8, 2)));
+    ledger.reaches(80).await;
+    // Nothing was written down for the old server, and everything for this one.
+    wait::until("each partition was taken over again", async || {
+        epochs().await.iter().zip(&before).all(|(now, before)| now != before)
+    })
+    .await;
+    ledger.is_finished(&topic).await;
+    assert!(ledger.watermarks(&topic).await.iter().zip(&watermarks).all(|(now, before)| now.1 > before.1));
+    running.stop().await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn it_stops_where_that_was_asked_for() {
     let (ledger, topic, service, sent) = restored().await;

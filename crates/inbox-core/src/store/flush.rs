@@ -37,7 +37,7 @@ pub enum Flushed {
         /// Its number, for Kafka's commit metadata and the next flush.
         number: i64,
     },
-    /// Epoch or number were others: this process does not own the partition any more.
+    /// Epoch, number or server were others: this process does not own the partition any more.
     Lost {
         /// The partition.
         partition: PartitionId,

@@ -20,14 +20,16 @@ struct Raised {
 
 /// One statement for all partitions, and a lost one does not hold up the others.
 ///
+/// What was finished on another server may be missing on this one, so its watermark is not written.
+///
 /// A take-over waits for the partition's row, or this statement for a take-over: it then sees the new
 /// epoch. Milliseconds that no timestamptz can hold are clamped before they are converted; null is
 /// asked for first, since the lesser and the greater of null and a number are the number.
 const FLUSH: &str = "\
-    WITH raised AS ( \
+    WITH here AS MATERIALIZED (SELECT inbox.server() AS server), raised AS ( \
         UPDATE inbox.partitions p SET flush_number = p.flush_number + 1 \
-        FROM unnest($1, $2, $3) AS a (id, epoch, number) \
-        WHERE p.id = a.id AND p.epoch = a.epoch AND p.flush_number = a.number \
+        FROM unnest($1, $2, $3) AS a (id, epoch, number), here \
+        WHERE p.id = a.id AND p.epoch = a.epoch AND p.flush_number = a.number AND p.server = here.server \
         RETURNING p.id, p.flush_number \
     ), written AS ( \
         UPDATE inbox.watermarks w \

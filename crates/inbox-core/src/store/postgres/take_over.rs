@@ -60,7 +60,7 @@ pub(super) async fn take_over(
     .await?;
     let row: Row = sql_query(
         "UPDATE inbox.partitions p \
-         SET epoch = $4, owned_since = now(), flush_number = greatest(p.flush_number, $5) \
+         SET epoch = $4, server = inbox.server(), owned_since = now(), flush_number = greatest(p.flush_number, $5) \
          FROM (SELECT id, flush_number FROM inbox.partitions \
                WHERE consumer_group = $1 AND topic = $2 AND partition = $3 FOR UPDATE) AS before \
          WHERE p.id = before.id \
