@@ -121,8 +121,16 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
+-- Whether an ownership was taken on this server, as far as the timeline tells, which is cheap enough for
+-- each transaction: behind a promotion the messages that are gone must not be overtaken (P3).
+CREATE FUNCTION inbox.is_here(owned_on text) RETURNS boolean
+LANGUAGE sql VOLATILE AS $$
+    SELECT CASE WHEN owned_on = '' THEN true
+        ELSE right(owned_on, 8) = left(pg_walfile_name(pg_current_wal_lsn()), 8) END
+$$;
+
 -- The fence (P4). Locks every partition of the batch in shared mode, then reads their epochs, and
--- answers with the partitions whose epoch is another. The order matters: READ COMMITTED gives each
+-- answers with the partitions whose epoch or server is another. The order matters: READ COMMITTED gives each
 -- statement of a volatile function a fresh snapshot, so an epoch raised before the lock was granted
 -- is seen. Locks are advisory: row locks by many lanes would write multixacts.
 -- 1768841832 is the lock class of the inbox. Partitions come sorted, so that two batches cannot
@@ -145,7 +153,8 @@ BEGIN
         SELECT owned.id
         FROM unnest(partitions, epochs) AS owned (id, epoch)
         WHERE NOT EXISTS (
-            SELECT FROM inbox.partitions p WHERE p.id = owned.id AND p.epoch = owned.epoch
+            SELECT FROM inbox.partitions p
+            WHERE p.id = owned.id AND p.epoch = owned.epoch AND inbox.is_here(p.server)
         )
     );
 END
@@ -260,7 +269,8 @@ BEGIN
     END IF;
     PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
     PERFORM pg_advisory_xact_lock_shared(1768841832, id_partition);
-    PERFORM FROM inbox.partitions p WHERE p.id = id_partition AND p.epoch = partition_epoch;
+    PERFORM FROM inbox.partitions p
+    WHERE p.id = id_partition AND p.epoch = partition_epoch AND inbox.is_here(p.server);
     IF NOT FOUND THEN
         RETURN -1;
     END IF;

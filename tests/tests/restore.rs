@@ -1,13 +1,15 @@
 //! The database goes back to what it was: Kafka's flush numbers tell, and what is gone with it happens
 //! again (P10).
 
+use std::time::Duration;
+
 use inbox_core::{OnRestore, Settings};
 use inbox_kafka::Error;
 use inbox_tests::job::Runs;
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{notes, send};
 use inbox_tests::oracle::{Ledger, Sent};
-use inbox_tests::service::Service;
+use inbox_tests::service::{Limits, Service};
 use inbox_tests::wait;
 
 /// Everything that a backup of the database would have.
@@ -79,28 +81,41 @@ async fn what_is_gone_with_it_happens_again() {
 /// As a flush sees a promoted replica: the ownership was taken on a server that this one is not.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ownership_does_not_outlive_its_server() {
+    // Another cluster, on the same timeline.
+    outlived("'another ' || right(server, 8)", |limits| limits.flush_interval = Duration::from_millis(100))
+        .await;
+}
+
+/// As an admission sees it, long before the next flush: nothing may overtake what is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_ownership_does_not_outlive_its_timeline() {
+    outlived("left(server, -8) || '00000063'", |limits| limits.flush_interval = Duration::from_hours(1))
+        .await;
+}
+
+async fn outlived(server: &str, limits: impl FnOnce(&mut Limits)) {
     let (ledger, topic) = (Ledger::new().await, FreshTopic::create(2).await);
-    let service = Service::new(&ledger, &topic);
+    let service = Service::new(&ledger, &topic).limits(limits);
     let mut sent = send(&topic, &notes("before", 40, 8, 2));
     let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    let epochs = "SELECT epoch::text FROM inbox.partitions ORDER BY partition";
+    ledger.reaches(40).await;
     let epochs = async || {
-        let rows = ledger.query(epochs, &[]).await;
+        let rows = ledger.query("SELECT epoch::text FROM inbox.partitions ORDER BY partition", &[]).await;
         rows.iter().map(|row| row.get(0)).collect::<Vec<String>>()
     };
-    let (before, watermarks) = (epochs().await, ledger.watermarks(&topic).await);
-    ledger.execute("UPDATE inbox.partitions SET server = 'another'").await;
+    let before = epochs().await;
+    ledger.execute(&format!("UPDATE inbox.partitions SET server = {server}")).await;
     sent.extend(send(&topic, &notes("after", 40, 8, 2)));
-    ledger.reaches(80).await;
-    // Nothing was written down for the old server, and everything for this one.
     wait::until("each partition was taken over again", async || {
         epochs().await.iter().zip(&before).all(|(now, before)| now != before)
     })
     .await;
-    ledger.is_finished(&topic).await;
-    assert!(ledger.watermarks(&topic).await.iter().zip(&watermarks).all(|(now, before)| now.1 > before.1));
+    ledger.reaches(80).await;
     running.stop().await;
+    // Whatever was not written down is consumed again.
+    let again = service.start().await;
+    ledger.is_finished(&topic).await;
+    again.stop().await;
     ledger.assert_once_in_order("jobs", &sent).await;
 }
 
