@@ -79,7 +79,7 @@ impl<Db: Database> Poll<Db> {
         Ok(())
     }
 
-    /// Another epoch owns a partition of ours.
+    /// Another epoch owns a partition of ours, or another server has it.
     pub(super) fn lost(&mut self, owner: &Arc<Owner>) {
         let place = (owner.topic().clone(), owner.partition());
         let is_it = matches!(
@@ -89,7 +89,10 @@ impl<Db: Database> Poll<Db> {
         // One that is being given back stays as it is: unassigning it now would tell the group that all
         // of them are.
         if is_it && !self.is_releasing(&place) {
-            tracing::warn!(topic = %place.0, partition = %place.1, "another process owns this partition in the database");
+            tracing::warn!(
+                topic = %place.0, partition = %place.1,
+                "the ownership of this partition is over in the database: another process has it, or the server is another"
+            );
             self.halt(&place, Held::Resting(Instant::now() + Self::REST));
         }
     }
