@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use inbox_core::store::First;
 use inbox_core::{Partition, Start, Topic};
@@ -47,8 +47,22 @@ pub(crate) fn connect(
         partitions.extend(found.partitions().iter().map(|each| (topic.clone(), Partition(each.id()))));
     }
     let cluster = consumer.client().fetch_cluster_id(LIMIT).unwrap_or_default();
-    let firsts = firsts(&consumer, &partitions, starts).map_err(unreachable)?;
+    let firsts = patiently(|| firsts(&consumer, &partitions, starts)).map_err(unreachable)?;
     Ok(Connected { consumer, cluster, firsts })
+}
+
+/// A coordinator that is only just chosen, or still loads, refuses at once what it answers a moment later.
+fn patiently<T>(mut ask: impl FnMut() -> KafkaResult<T>) -> KafkaResult<T> {
+    let since = Instant::now();
+    loop {
+        match ask() {
+            Err(error) if since.elapsed() < LIMIT => {
+                tracing::debug!(%error, "Kafka does not tell yet where the group is");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            answer => return answer,
+        }
+    }
 }
 
 /// The flush number beside the offset that the group has committed; `None` where nothing is committed,
