@@ -161,7 +161,7 @@ END
 $$;
 
 -- Admission of many messages of one subscription. Answers only with what is not fresh:
---   (partition, -1)   another epoch owns this partition: nothing was written
+--   (partition, -1)   another epoch, or server, has this partition: nothing was written
 --   (ordinality, n)   a row was there: n is its state, plus 16 if the payload's fingerprint differs
 -- The look-up finds what is there and decides nothing: where another transaction writes an id after
 -- it, the insert waits for that one and then fails on the primary key, and the batch is admitted by
@@ -186,7 +186,7 @@ BEGIN
         RETURN QUERY SELECT unnest(lost), -1;
         RETURN;
     END IF;
-    SELECT array_agg(u.n::integer),
+    SELECT coalesce(array_agg(u.n::integer), '{}'),
         array_agg(found.state + CASE WHEN found.fingerprint = u.fingerprint THEN 0 ELSE 16 END)
     INTO there, answers
     FROM unnest(ids, fingerprints) WITH ORDINALITY AS u (id, fingerprint, n),
@@ -194,21 +194,13 @@ BEGIN
             SELECT m.state, m.fingerprint FROM inbox.messages m
             WHERE m.message_id = u.id AND m.subscription_id = subscription OFFSET 0
         ) AS found;
-    IF there IS NULL THEN
-        INSERT INTO inbox.messages
-            (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
-        SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
-        FROM unnest(ids, id_partitions, offsets, fingerprints)
-            AS u (id, partition_id, record_offset, fingerprint);
-    ELSE
-        INSERT INTO inbox.messages
-            (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
-        SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
-        FROM unnest(ids, id_partitions, offsets, fingerprints) WITH ORDINALITY
-            AS u (id, partition_id, record_offset, fingerprint, n)
-        WHERE u.n::integer <> ALL (there);
-        RETURN QUERY SELECT * FROM unnest(there, answers);
-    END IF;
+    INSERT INTO inbox.messages
+        (message_id, record_offset, subscription_id, partition_id, fingerprint, state, outcome)
+    SELECT u.id, u.record_offset, subscription, u.partition_id, u.fingerprint, 2, 0
+    FROM unnest(ids, id_partitions, offsets, fingerprints) WITH ORDINALITY
+        AS u (id, partition_id, record_offset, fingerprint, n)
+    WHERE u.n::integer <> ALL (there);
+    RETURN QUERY SELECT * FROM unnest(there, answers);
 END
 $$;
 
