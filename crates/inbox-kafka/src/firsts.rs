@@ -23,29 +23,28 @@ pub(crate) fn firsts(
     starts
         .iter()
         .map(|(topics, start)| {
-            let of_it = |offsets: Offsets| {
-                First::At(
-                    offsets
-                        .into_iter()
-                        .filter(|((topic, _), _)| topics.contains(topic))
-                        .map(|((topic, partition), offset)| (topic, partition, offset))
-                        .collect(),
-                )
-            };
+            let own = partitions.iter().filter(|(topic, _)| topics.contains(topic));
+            let partitions: BTreeSet<_> = own.cloned().collect();
             Ok(match start {
                 None if committed.is_empty() => First::Earliest,
                 None => First::Unsaid,
                 Some(Start::Earliest) => First::Earliest,
-                Some(Start::Committed) => of_it(committed.clone()),
-                Some(Start::Latest) => of_it(ends(consumer, partitions)?),
+                Some(Start::Committed) => {
+                    begins(committed.clone().into_iter().filter(|(place, _)| partitions.contains(place)))
+                }
+                Some(Start::Latest) => begins(ends(consumer, &partitions)?),
                 Some(Start::Time(time)) => {
-                    let mut offsets = ends(consumer, partitions)?;
-                    offsets.extend(at(consumer, partitions, time.0)?);
-                    of_it(offsets)
+                    let mut offsets = ends(consumer, &partitions)?;
+                    offsets.extend(at(consumer, &partitions, time.0)?);
+                    begins(offsets)
                 }
             })
         })
         .collect()
+}
+
+fn begins(offsets: impl IntoIterator<Item = ((Topic, Partition), Offset)>) -> First {
+    First::At(offsets.into_iter().map(|((topic, partition), offset)| (topic, partition, offset)).collect())
 }
 
 /// What the group has committed.

@@ -1,7 +1,6 @@
 //! What is checked about Kafka before the first record.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use inbox_core::store::First;
@@ -83,7 +82,7 @@ pub(crate) fn committed_number(
 
 /// The offsets that Kafka has of a partition: the first, and the one after the last. Blocks.
 pub(crate) fn log_range(
-    consumer: &Arc<BaseConsumer<Context>>,
+    consumer: &BaseConsumer<Context>,
     topic: &Topic,
     partition: i32,
 ) -> Result<(i64, i64), RDKafkaErrorCode> {

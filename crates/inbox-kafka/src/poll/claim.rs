@@ -1,10 +1,11 @@
 //! Raising a partition's epoch and loading its state, however long that takes.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
 use inbox_core::inbox::{Engine, Owner, TakeOverError};
-use inbox_core::{Database, Offset};
+use inbox_core::{Database, Offset, Topic};
 use rdkafka::consumer::BaseConsumer;
 use tokio::task::spawn_blocking;
 
@@ -49,10 +50,10 @@ async fn try_claim<Db: Database>(
     consumer: Arc<BaseConsumer<Context>>,
     place: &Place,
 ) -> Result<Option<Owner>, Error> {
-    let Some((low, _)) = range(&consumer, place).await else { return Ok(None) };
+    let Some((low, _)) = ask(&consumer, place, log_range).await else { return Ok(None) };
     let (topic, partition) = place;
     // Before the take-over: what the database has afterwards is at least as young, unless it went back.
-    let Some(committed) = committed(&consumer, place).await else { return Ok(None) };
+    let Some(committed) = ask(&consumer, place, committed_number).await else { return Ok(None) };
     let owner = match engine.take_over(topic, *partition, Offset(low), committed).await {
         Ok(owner) => owner,
         Err(TakeOverError::Store(_)) => return Ok(None),
@@ -62,7 +63,7 @@ async fn try_claim<Db: Database>(
         }
     };
     // Asked again, since the previous owner may have gone on until the take-over.
-    let Some((low, high)) = range(&consumer, place).await else { return Ok(None) };
+    let Some((low, high)) = ask(&consumer, place, log_range).await else { return Ok(None) };
     let watermark = owner.start();
     if watermark < Offset(low) || watermark > Offset(high) {
         return Err(Error::OutsideLog {
@@ -76,15 +77,19 @@ async fn try_claim<Db: Database>(
     Ok(Some(owner))
 }
 
-/// The flush number beside the offset that Kafka has; `Some(None)` if there is none.
-async fn committed(consumer: &Arc<BaseConsumer<Context>>, (topic, partition): &Place) -> Option<Option<i64>> {
+/// What Kafka says of the partition; nothing if it does not answer, which is told.
+async fn ask<T, E>(
+    consumer: &Arc<BaseConsumer<Context>>,
+    (topic, partition): &Place,
+    question: fn(&BaseConsumer<Context>, &Topic, i32) -> Result<T, E>,
+) -> Option<T>
+where
+    T: Send + 'static,
+    E: Display + Send + 'static,
+{
     let (consumer, asked, number) = (Arc::clone(consumer), topic.clone(), partition.0);
-    let found = spawn_blocking(move || committed_number(&consumer, &asked, number)).await.ok()?;
-    found.map_err(|error| tracing::warn!(%topic, %partition, %error, "Kafka does not tell what the group has committed")).ok()
-}
-
-async fn range(consumer: &Arc<BaseConsumer<Context>>, (topic, partition): &Place) -> Option<(i64, i64)> {
-    let (consumer, asked, number) = (Arc::clone(consumer), topic.clone(), partition.0);
-    let range = spawn_blocking(move || log_range(&consumer, &asked, number)).await.ok()?;
-    range.map_err(|error| tracing::warn!(%topic, %partition, %error, "Kafka does not tell what it has of a partition")).ok()
+    let answer = spawn_blocking(move || question(&consumer, &asked, number)).await.ok()?;
+    answer
+        .map_err(|error| tracing::warn!(%topic, %partition, %error, "Kafka does not tell what it has of a partition"))
+        .ok()
 }
