@@ -203,6 +203,13 @@ impl Service {
         self.start_with(inbox, runs)
     }
 
+    /// Runs it inside the test until everything of the topic is finished, and ends it.
+    pub async fn finishes(&self, ledger: &Ledger, topic: &FreshTopic) {
+        let running = self.start().await;
+        ledger.is_finished(topic).await;
+        running.stop().await;
+    }
+
     /// Runs another inbox with its configuration inside the test.
     #[must_use]
     pub fn start_with(&self, inbox: Inbox<Postgres>, runs: Runs) -> Running {

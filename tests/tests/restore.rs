@@ -50,9 +50,7 @@ async fn restored() -> (Ledger, FreshTopic, Service, Vec<Sent>) {
     let mut sent = Vec::new();
     for round in ["before", "after", "later"] {
         sent.extend(send(&topic, &notes(round, 40, 8, 2)));
-        let running = service.start().await;
-        ledger.is_finished(&topic).await;
-        running.stop().await;
+        service.finishes(&ledger, &topic).await;
         if round == "before" {
             back_up(&ledger).await;
         }
@@ -113,9 +111,7 @@ async fn outlived(server: &str, limits: impl FnOnce(&mut Limits)) {
     ledger.reaches(80).await;
     running.stop().await;
     // Whatever was not written down is consumed again.
-    let again = service.start().await;
-    ledger.is_finished(&topic).await;
-    again.stop().await;
+    service.finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
 }
 
@@ -132,8 +128,6 @@ async fn it_stops_where_that_was_asked_for() {
         assert_eq!(ledger.count().await, 40, "nothing was handled");
     }
     // A person decides to consume again.
-    let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    service.finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
 }

@@ -43,17 +43,13 @@ async fn a_group_that_moves_here_says_where_it_begins() {
     assert!(text.contains("start = committed") && text.contains("jobs"), "{text}");
     assert!(ledger.effects().await.is_empty());
 
-    let running = beginning(&service, Begin::Committed).start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    beginning(&service, Begin::Committed).finishes(&ledger, &topic).await;
     let wanted: Vec<Sent> = sent.into_iter().filter(|sent| sent.offset >= 5).collect();
     ledger.assert_once_in_order("jobs", &wanted).await;
 
     // It is said once: what the database knows decides from then on.
     let more = send(&topic, &notes("n", 30, 10, 3));
-    let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    service.finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &[wanted, more].concat()).await;
 }
 
@@ -62,9 +58,7 @@ async fn a_group_that_moves_here_says_where_it_begins() {
 async fn a_group_without_offsets_that_begins_where_it_is() {
     let (ledger, topic, service) = scene(2).await;
     let sent = send(&topic, &notes("m", 20, 5, 2));
-    let running = beginning(&service, Begin::Committed).start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    beginning(&service, Begin::Committed).finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
 }
 
@@ -74,9 +68,7 @@ async fn a_group_that_moves_here_and_begins_at_the_first_record() {
     let (ledger, topic, service) = scene(2).await;
     let sent = send(&topic, &notes("m", 20, 5, 2));
     service.group().reset(&topic, 7);
-    let running = beginning(&service, Begin::Earliest).start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    beginning(&service, Begin::Earliest).finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
 }
 
@@ -93,9 +85,7 @@ async fn behind_the_last_record() {
     let mut wanted = send(&topic, &notes("stopped", 20, 5, 2));
     topic.grow(3).await;
     wanted.extend(send(&topic, &notes("grown", 30, 5, 3)));
-    let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    service.finishes(&ledger, &topic).await;
     ledger.assert_once_in_order("jobs", &wanted).await;
 }
 
@@ -125,9 +115,7 @@ async fn at_a_time() {
 async fn a_new_subscription_of_a_known_group() {
     let (ledger, topic, service) = scene(2).await;
     let sent = send(&topic, &notes("m", 20, 5, 2));
-    let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
+    service.finishes(&ledger, &topic).await;
     let mut deployed = service.clone();
     deployed.subscriptions.push(JobSubscription::new("totals", topic.name()));
     let running = deployed.start().await;
