@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use inbox::inbox::{End, Event, Events};
+use inbox::store::Log;
 use inbox::{
     Definition, Handler, Headers, Inbox, Message, Offset, Outcome, Partition, Place, Postgres, Record,
     Subscription, Topic, Tx,
@@ -54,8 +55,8 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
     let topic = Topic::new(env.topic.as_str());
     let settings = inbox::Settings { lanes: 1, ..inbox::Settings::default() };
     let inbox = Inbox::new(library::store(&env).await?).handle(handler).settings(settings);
-    let engine = inbox.start("bench-one-at-a-time", "bench", Vec::new(), events_to).await?;
-    let owner = Arc::new(engine.take_over(&topic, Partition(0), Offset(0), None).await?);
+    let engine = inbox.start("bench-one-at-a-time", Vec::new(), events_to).await?;
+    let owner = Arc::new(engine.take_over(&topic, Partition(0), Offset(0), None, &Log::default()).await?);
 
     let mut consumed = Prefix::default();
     let mut taken = Vec::new();

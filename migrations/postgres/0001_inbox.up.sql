@@ -31,6 +31,15 @@ CREATE TABLE inbox.partitions (
     -- Raised when a person accepts that the partition's log is not the old one.
     incarnation    integer NOT NULL DEFAULT 1 CHECK (incarnation >= 1),
     owned_since    timestamptz,
+    -- Which log this is: what the broker said first. Ids made of offsets carry this cluster id, and
+    -- a log with another cluster or topic id is not consumed until a person accepts it (P10). The
+    -- topic id is null where no broker told one.
+    cluster        text,
+    topic_id       text,
+    -- The last finished record, with its timestamp in milliseconds since 1970: in a log that was cut
+    -- or made anew there is another one at its offset, if any.
+    last_offset    bigint,
+    last_time      bigint,
     UNIQUE (consumer_group, topic, partition)
 );
 

@@ -29,6 +29,15 @@ CREATE TABLE inbox_partitions (
     -- Raised when a person accepts that the partition's log is not the old one.
     incarnation    INTEGER NOT NULL DEFAULT 1 CHECK (incarnation >= 1),
     owned_since    INTEGER,
+    -- Which log this is: what the broker said first. Ids made of offsets carry this cluster id, and
+    -- a log with another cluster or topic id is not consumed until a person accepts it (P10). The
+    -- topic id is null where no broker told one.
+    cluster        TEXT,
+    topic_id       TEXT,
+    -- The last finished record, with its timestamp in milliseconds since 1970: in a log that was cut
+    -- or made anew there is another one at its offset, if any.
+    last_offset    INTEGER,
+    last_time      INTEGER,
     UNIQUE (consumer_group, topic, partition)
 ) STRICT;
 

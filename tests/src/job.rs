@@ -125,6 +125,8 @@ pub struct JobSubscription {
     pub name: String,
     /// Its topics.
     pub topics: Vec<String>,
+    /// Patterns of further topics.
+    pub patterns: Vec<String>,
     /// Its key rule.
     pub key: KeyFrom,
     /// Whether ids come from the offset instead of the header.
@@ -144,6 +146,7 @@ impl JobSubscription {
         Self {
             name: name.into(),
             topics: vec![topic.into()],
+            patterns: Vec::new(),
             key: KeyFrom::default(),
             id_from_offset: false,
             max_batch: None,
@@ -164,6 +167,9 @@ impl JobSubscription {
             });
         for topic in &self.topics {
             definition = definition.topic(topic.as_str());
+        }
+        for pattern in &self.patterns {
+            definition = definition.topic_pattern(pattern);
         }
         if let Some(messages) = self.max_batch {
             definition = definition.max_batch(messages);

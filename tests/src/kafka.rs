@@ -49,7 +49,18 @@ impl FreshTopic {
 
     /// Makes an empty topic on another broker.
     pub async fn create_at(brokers: &str, partitions: i32, settings: &[(&str, &str)]) -> Self {
-        let name = format!("inbox-test-{}", Uuid::new_v4().simple());
+        Self::create_named(brokers, &Self::a_name(), partitions, settings).await
+    }
+
+    /// A name that no topic has.
+    #[must_use]
+    pub fn a_name() -> String {
+        format!("inbox-test-{}", Uuid::new_v4().simple())
+    }
+
+    /// Makes an empty topic of this name, which it must not have yet.
+    pub async fn create_named(brokers: &str, name: &str, partitions: i32, settings: &[(&str, &str)]) -> Self {
+        let name = name.to_owned();
         let topic = NewTopic::new(&name, partitions, TopicReplication::Fixed(1));
         let topic = settings.iter().fold(topic, |topic, (setting, value)| topic.set(setting, value));
         let made = admin(brokers).create_topics([&topic], &options()).await.expect("the broker answers");
@@ -90,6 +101,16 @@ impl FreshTopic {
         let mut list = TopicPartitionList::new();
         list.add_partition_offset(&self.name, partition, Offset::Offset(offset)).expect("an offset");
         admin(&self.brokers).delete_records(&list, &options()).await.expect("the records are deleted");
+    }
+
+    /// The offset of the first record that the partition still has from this offset on. Blocks.
+    #[must_use]
+    pub fn first_from(&self, partition: i32, offset: i64) -> i64 {
+        let client = client(&self.brokers, Some("inbox-test-reader"));
+        let mut list = TopicPartitionList::new();
+        list.add_partition_offset(&self.name, partition, Offset::Offset(offset)).expect("an offset");
+        client.assign(&list).expect("it can be read");
+        client.poll(PATIENCE).expect("a record").expect("it can be read").offset()
     }
 
     /// Gives it more partitions.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use inbox_core::process::{Attempt, AttemptEnd};
 use inbox_core::store::{
-    Admission, Admit, Admitted, Fence, First, Registration, StoreError, TakeOver, TransactionLimits,
+    Admission, Admit, Admitted, Fence, First, Log, Registration, StoreError, TakeOver, TransactionLimits,
 };
 use inbox_core::{
     Epoch, MessageId, Offset, Partition, PartitionId, StoredId, SubscriptionId, SubscriptionName, Topic,
@@ -174,6 +174,7 @@ pub fn ownership(partition: i32, subscriptions: Vec<SubscriptionId>, first: i64)
         partition: Partition(partition),
         epoch: Epoch::random(),
         raise_number_to: None,
+        log: Log::default(),
         subscriptions,
         first: Offset(first),
     }

@@ -1,11 +1,12 @@
 //! A service that consumes: what it is made of, and one that runs inside the test.
 
 use std::future::IntoFuture as _;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use inbox_core::{Inbox, Postgres, PostgresStore, Settings};
-use inbox_kafka::{Error, KafkaConfig, consume};
+use inbox_kafka::{Error, KafkaConfig, Stopped, consume};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -29,6 +30,8 @@ pub struct Service {
     pub group: String,
     /// Properties of the Kafka client.
     pub properties: Vec<(String, String)>,
+    /// Whether it starts before its topics exist.
+    pub waits_for_topics: bool,
     /// Its subscriptions.
     pub subscriptions: Vec<JobSubscription>,
     /// Its limits.
@@ -113,6 +116,7 @@ impl Service {
             database: ledger.url(),
             group: format!("inbox-test-{}", Uuid::new_v4().simple()),
             properties: Vec::new(),
+            waits_for_topics: false,
             subscriptions: vec![JobSubscription::new("jobs", topic.name())],
             limits: Limits::default(),
         };
@@ -170,6 +174,7 @@ impl Service {
     #[must_use]
     pub fn kafka(&self) -> KafkaConfig {
         let config = KafkaConfig::new(self.brokers.as_str(), self.group.as_str());
+        let config = if self.waits_for_topics { config.wait_for_topics() } else { config };
         self.properties.iter().fold(config, |config, (name, value)| config.property(name, value))
     }
 
@@ -215,8 +220,12 @@ impl Service {
     pub fn start_with(&self, inbox: Inbox<Postgres>, runs: Runs) -> Running {
         log();
         let (stop, stopped) = oneshot::channel::<()>();
-        let consuming = consume(self.kafka(), inbox).with_graceful_shutdown(async { drop(stopped.await) });
-        Running { stop: Some(stop), consuming: tokio::spawn(consuming.into_future()), runs }
+        let stops = Stops::default();
+        let told = stops.clone();
+        let consuming = consume(self.kafka(), inbox)
+            .with_graceful_shutdown(async { drop(stopped.await) })
+            .on_stop(move |stopped| told.lock().push(stopped.clone()));
+        Running { stop: Some(stop), consuming: tokio::spawn(consuming.into_future()), runs, stops }
     }
 }
 
@@ -226,6 +235,35 @@ pub struct Running {
     consuming: JoinHandle<Result<(), Error>>,
     /// What its handlers were called for.
     pub runs: Runs,
+    /// The stops of partitions that it told.
+    pub stops: Stops,
+}
+
+/// Stops of partitions, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Stops(Arc<Mutex<Vec<Stopped>>>);
+
+impl Stops {
+    /// How many were told.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Waits for the first one of this partition.
+    pub async fn of(&self, topic: &FreshTopic, partition: i32) -> Stopped {
+        let what = format!("a stop of partition {partition}");
+        wait::some(&what, async || {
+            let is_it =
+                |stop: &&Stopped| stop.topic.as_str() == topic.name() && stop.partition.0 == partition;
+            self.lock().iter().find(is_it).cloned()
+        })
+        .await
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Stopped>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Running {

@@ -9,7 +9,7 @@ use inbox_tests::job::{Act, Job, JobSubscription, KeyFrom, Runs};
 use inbox_tests::kafka::{FreshTopic, Outgoing, Producer};
 use inbox_tests::load::{Draft, Load, LoadPlan, notes, send, send_by};
 use inbox_tests::oracle::{Ledger, Sent, distinct};
-use inbox_tests::service::{Running, Service};
+use inbox_tests::service::Service;
 use inbox_tests::wait;
 use rdkafka::ClientConfig;
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
@@ -384,109 +384,4 @@ async fn per_partition(ledger: &Ledger) -> (i64, i64) {
         "SELECT count(*) FILTER (WHERE partition = 0), count(*) FILTER (WHERE partition = 1) FROM effects";
     let row = &ledger.query(sql, &[]).await[0];
     (row.get(0), row.get(1))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn partitions_that_appear_later() {
-    let (ledger, mut topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic).property("topic.metadata.refresh.interval.ms", "500");
-    let running = service.start().await;
-    let mut sent = send(&topic, &notes("m", 20, 5, 1));
-    ledger.is_finished(&topic).await;
-    topic.grow(3).await;
-    sent.extend(send(&topic, &notes("n", 60, 6, 3)));
-    ledger.reaches(80).await;
-    ledger.is_finished(&topic).await;
-    ledger.assert_once_in_order("jobs", &sent).await;
-    running.stop().await;
-}
-
-/// Records of aborted transactions are not seen; markers, which no consumer sees, are passed, so that
-/// no lag stays.
-#[tokio::test(flavor = "multi_thread")]
-async fn transactions_and_their_markers() {
-    let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic);
-    let running = service.start().await;
-    let producer = Producer::with(&topic, &[("transactional.id", topic.name())]);
-    let mut sent = Vec::new();
-    for round in 0..6 {
-        let drafts = notes(&format!("round-{round}"), 10, 5, 1);
-        let records: Vec<_> =
-            drafts.iter().map(|(partition, id, job)| job.outgoing(*partition, id)).collect();
-        let offsets = producer.send_in_transaction(&records, round % 2 == 0);
-        if round % 2 == 0 {
-            sent.extend(drafts.into_iter().zip(offsets).map(|((partition, id, _), offset)| Sent {
-                id,
-                partition,
-                offset,
-            }));
-        }
-    }
-    ledger.reaches(30).await;
-    ledger.assert_once_in_order("jobs", &sent).await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
-    assert_eq!(service.group().lag(&topic), 0);
-
-    // A service to which nothing else is ever delivered.
-    let aborted = producer.send_in_transaction(&[Job::note("a").outgoing(0, "aborted")], false);
-    assert_eq!(aborted.len(), 1);
-    let running = service.start().await;
-    ledger.is_finished(&topic).await;
-    running.stop().await;
-    assert_eq!((service.group().lag(&topic), ledger.count().await), (0, 30));
-}
-
-/// The log does not reach to the watermark: it is another topic.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_topic_that_was_made_anew() {
-    let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic);
-    let running = service.start().await;
-    let _ = send(&topic, &notes("m", 20, 5, 1));
-    ledger.is_finished(&topic).await;
-    running.stop().await;
-    topic.recreate().await;
-    let error = refused(&service, &["watermark in the database is 20", topic.name()]).await;
-    assert!(matches!(error, Error::OutsideLog { .. }), "{error:?}");
-}
-
-/// Retention has overtaken a service that did not run.
-#[tokio::test(flavor = "multi_thread")]
-async fn records_gone_before_they_were_handled() {
-    let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic);
-    let running = service.start().await;
-    let _ = send(&topic, &notes("m", 20, 5, 1));
-    ledger.is_finished(&topic).await;
-    running.stop().await;
-    let _ = send(&topic, &notes("n", 20, 5, 1));
-    topic.delete_below(0, 30).await;
-    let error = refused(&service, &["watermark in the database is 20", topic.name()]).await;
-    assert!(matches!(error, Error::OutsideLog { .. }), "{error:?}");
-}
-
-/// Retention overtakes a service that runs: it says so and ends, instead of waiting in silence.
-#[tokio::test(flavor = "multi_thread")]
-async fn records_gone_while_it_runs_behind() {
-    let (ledger, topic) = scene(1).await;
-    // A budget of few records, all of which sleep: the rest is not fetched yet.
-    let service = Service::new(&ledger, &topic)
-        .property("queued.min.messages", "1")
-        .property("fetch.message.max.bytes", "1000")
-        .property("queued.max.messages.kbytes", "1")
-        .limits(|limits| limits.max_in_flight = 2);
-    let mut drafts: Vec<Draft> = Vec::new();
-    for n in 0..400 {
-        let acts = if n < 2 { vec![Act::Sleep(3000), Act::Note] } else { vec![Act::Note] };
-        drafts.push((0, format!("m-{n}"), Job { account: "x".repeat(500), acts }));
-    }
-    // In batches of a few, or the first fetch would bring them all.
-    let _ = send_by(&Producer::with(&topic, &[("batch.num.messages", "2")]), &drafts);
-    let running: Running = service.start().await;
-    wait::until("the first runs", async || !running.runs.of("m-0").is_empty()).await;
-    topic.delete_below(0, 390).await;
-    let error = running.fails().await;
-    assert!(error.to_string().contains(topic.name()), "{error}");
 }

@@ -56,6 +56,6 @@ pub use store::sqlite::{Sqlite, SqliteStore};
 pub use store::{Database, Store, StoreError};
 pub use subscription::{
     Codec, DecodeError, Definition, DefinitionError, IdRule, Json, KeyRule, Payload, Start, Subscription,
-    Tombstones,
+    Tombstones, Topics,
 };
 pub use tx::{Savepoint, Tx};

@@ -15,8 +15,10 @@ use tokio::task::spawn_blocking;
 
 use crate::config::KafkaConfig;
 use crate::error::Error;
-use crate::poll::{Poll, Wake, Waker, Wakes};
+use crate::poll::{Wake, Waker, Wakes};
 use crate::preflight::{self, Connected};
+use crate::session::Session;
+use crate::stopped::{OnStop, Stopped};
 
 /// Consumes the topics of every handler of the inbox. Await it; it ends when the
 /// [shutdown](Consume::with_graceful_shutdown) future does, or with an error.
@@ -34,7 +36,7 @@ use crate::preflight::{self, Connected};
 /// See [`Error`]: whatever is found wrong before the first record, and what makes going on
 /// impossible. An outage of the database or of the brokers is not an error: partitions pause.
 pub fn consume<Db: Database>(config: KafkaConfig, inbox: Inbox<Db>) -> Consume<Db> {
-    Consume { config, inbox, shutdown: Box::pin(std::future::pending()) }
+    Consume { config, inbox, shutdown: Box::pin(std::future::pending()), on_stop: None }
 }
 
 /// See [`consume`].
@@ -43,6 +45,7 @@ pub struct Consume<Db: Database> {
     config: KafkaConfig,
     inbox: Inbox<Db>,
     shutdown: Pin<Box<dyn Future<Output = ()> + Send>>,
+    on_stop: Option<OnStop>,
 }
 
 impl<Db: Database> Consume<Db> {
@@ -54,16 +57,23 @@ impl<Db: Database> Consume<Db> {
         self
     }
 
+    /// Calls this when a partition stops because going on would lose or repeat effects, and each minute
+    /// as long as it is stopped; the same is logged as an error. It must not block.
+    pub fn on_stop(mut self, hook: impl Fn(&Stopped) + Send + Sync + 'static) -> Self {
+        self.on_stop = Some(OnStop::new(hook));
+        self
+    }
+
     async fn run(self) -> Result<(), Error> {
-        let Self { config, inbox, mut shutdown } = self;
+        let Self { config, inbox, mut shutdown, on_stop } = self;
         inbox.check()?;
         config.check_drain_limit(inbox.current_settings().drain_limit)?;
-        let topics = inbox.topics();
+        let wanted = Arc::new(inbox.topics());
         let group = config.group().to_owned();
-        let names: Vec<String> = topics.iter().map(|topic| topic.as_str().to_owned()).collect();
-        let starts: Vec<_> = inbox.starts().map(|(topics, start)| (topics.to_vec(), start)).collect();
-        let connected = spawn_blocking(move || preflight::connect(&config, &topics, &starts)).await;
-        let Connected { mut consumer, cluster, firsts } =
+        let starts: Vec<_> = inbox.starts().map(|(topics, start)| (topics.clone(), start)).collect();
+        let (asked, configured) = (Arc::clone(&wanted), config.clone());
+        let connected = spawn_blocking(move || preflight::connect(&configured, &asked, &starts)).await;
+        let Connected { consumer, topics, firsts } =
             connected.map_err(|error| Error::Broken(error.to_string()))??;
 
         let (sender, received) = channel();
@@ -72,20 +82,22 @@ impl<Db: Database> Consume<Db> {
             let wakes = wakes.clone();
             Events::new(move |event| wakes.send(Wake::Engine(event)))
         };
-        let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, &cluster, firsts, events).await?);
-        {
-            let thread = wakes.waker.clone();
-            consumer.set_nonempty_callback(move || thread.wake());
-        }
+        let engine: Arc<Engine<Db>> = Arc::new(inbox.start(&group, firsts, events).await?);
         let (ended, mut end) = oneshot::channel();
         let stop = StopOnDrop(wakes.clone());
-        let poll = Poll::new(Arc::new(consumer), Arc::clone(&engine), Handle::current(), received, wakes);
+        let session = Session {
+            config,
+            engine: Arc::clone(&engine),
+            runtime: Handle::current(),
+            received,
+            wakes,
+            wanted,
+            on_stop,
+        };
         std::thread::Builder::new()
             .name("inbox-poll".into())
             .spawn(move || {
-                poll.wakes_this_thread();
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                let _ = ended.send(poll.run(&names));
+                let _ = ended.send(session.run(consumer, &topics));
             })
             .map_err(|error| Error::Broken(format!("no thread for polling: {error}")))?;
         let result = tokio::select! {

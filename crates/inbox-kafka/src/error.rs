@@ -51,24 +51,6 @@ pub enum Error {
          group.protocol=consumer"
     )]
     EagerStrategy,
-    /// The log does not reach to the watermark: the topic was recreated, cut, or retention overtook
-    /// the group. Consuming on would lose or repeat effects.
-    #[error(
-        "topic {topic} partition {partition} holds the offsets {low} to {high}, but the watermark in the database is \
-         {watermark}: the topic is another one, or records that were never handled are gone"
-    )]
-    OutsideLog {
-        /// The topic.
-        topic: Topic,
-        /// The partition.
-        partition: Partition,
-        /// The first offset Kafka has.
-        low: Offset,
-        /// The offset after the last one Kafka has.
-        high: Offset,
-        /// Where the group must go on.
-        watermark: Offset,
-    },
     /// The database is older than what was committed to Kafka, and `Settings::on_restore` says stop.
     #[error(
         "topic {topic} partition {partition}: the database is older than what was committed to Kafka (flush number \
@@ -85,10 +67,12 @@ pub enum Error {
         /// The flush number in Kafka.
         committed: i64,
     },
-    /// A part of a log cannot be read: it is damaged, compressed in a way that this build does not
-    /// know (features `zstd`, `ssl`), or gone. Going on would skip records.
-    #[error("topic {topic} partition {partition} cannot be read from offset {from} on: {source}")]
-    Unreadable {
+    /// Records are compressed in a way that this build does not know. Going on would skip them.
+    #[error(
+        "topic {topic} partition {partition} has records from offset {from} on that are compressed in a way this build does \
+         not know: build with the feature `zstd`: {source}"
+    )]
+    UnknownCompression {
         /// The topic.
         topic: Topic,
         /// The partition.
@@ -97,6 +81,16 @@ pub enum Error {
         from: Offset,
         /// What the client says.
         source: KafkaError,
+    },
+    /// Another process joined the group under this process's static member id, and has its partitions
+    /// now.
+    #[error(
+        "another process joined the group with the static member id of this one, group.instance.id = {id}: give each \
+         process an id of its own"
+    )]
+    OtherInstance {
+        /// The static member id.
+        id: String,
     },
     /// The client cannot go on.
     #[error("the Kafka client ended: {0}")]

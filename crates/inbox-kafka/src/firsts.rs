@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use inbox_core::store::First;
-use inbox_core::{Offset, Partition, Start, Topic};
+use inbox_core::{Offset, Partition, Start, Topic, Topics};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use rdkafka::error::KafkaResult;
 use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
@@ -17,7 +17,7 @@ type Offsets = BTreeMap<(Topic, Partition), Offset>;
 pub(crate) fn firsts(
     consumer: &BaseConsumer<Context>,
     partitions: &BTreeSet<(Topic, Partition)>,
-    starts: &[(Vec<Topic>, Option<Start>)],
+    starts: &[(Topics, Option<Start>)],
 ) -> KafkaResult<Vec<First>> {
     let committed = committed(consumer, partitions)?;
     starts

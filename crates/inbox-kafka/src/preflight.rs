@@ -3,16 +3,19 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use inbox_core::store::First;
-use inbox_core::{Partition, Start, Topic};
+use inbox_core::store::{First, Log};
+use inbox_core::{Start, Topic, Topics};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaResult, RDKafkaErrorCode};
 use rdkafka::{Offset as KafkaOffset, TopicPartitionList};
 
+use crate::client;
 use crate::config::KafkaConfig;
 use crate::context::Context;
+use crate::describe::topic_ids;
 use crate::error::Error;
 use crate::firsts::firsts;
+use crate::topics;
 
 /// How long a broker may take to answer at the start.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
@@ -20,34 +23,36 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// A client, and what it was told of the cluster.
 pub(crate) struct Connected {
     pub(crate) consumer: BaseConsumer<Context>,
-    pub(crate) cluster: String,
+    /// The topics that exist.
+    pub(crate) topics: BTreeSet<Topic>,
     /// Where each subscription begins if it is new.
     pub(crate) firsts: Vec<First>,
 }
 
-/// Makes the client, asks the cluster for its id, whether every topic exists, and where subscriptions
-/// begin. Blocks.
+/// Makes the client, and asks which topics exist and where subscriptions begin. Blocks.
 pub(crate) fn connect(
     config: &KafkaConfig,
-    topics: &BTreeSet<Topic>,
-    starts: &[(Vec<Topic>, Option<Start>)],
+    wanted: &Topics,
+    starts: &[(Topics, Option<Start>)],
 ) -> Result<Connected, Error> {
-    let client = config.to_client_config()?;
-    let consumer: BaseConsumer<Context> =
-        client.create_with_context(Context::default()).map_err(Error::Client)?;
+    let consumer = client::make(config)?;
     let unreachable = |source| Error::Unreachable { brokers: config.brokers().into(), limit: LIMIT, source };
-    let mut partitions = BTreeSet::new();
-    for topic in topics {
-        let metadata = consumer.fetch_metadata(Some(topic.as_str()), LIMIT).map_err(unreachable)?;
-        let found = metadata.topics().iter().find(|found| {
-            found.name() == topic.as_str() && found.error().is_none() && !found.partitions().is_empty()
-        });
-        let found = found.ok_or_else(|| Error::UnknownTopic { topic: topic.clone() })?;
-        partitions.extend(found.partitions().iter().map(|each| (topic.clone(), Partition(each.id()))));
+    let found = topics::find(&consumer, wanted).map_err(unreachable)?;
+    for topic in wanted.names() {
+        if found.contains_key(topic) {
+            continue;
+        }
+        if !config.waits_for_topics() {
+            return Err(Error::UnknownTopic { topic: topic.clone() });
+        }
+        tracing::warn!(%topic, "the topic does not exist yet: it is consumed when it does");
     }
-    let cluster = consumer.client().fetch_cluster_id(LIMIT).unwrap_or_default();
+    let partitions: BTreeSet<_> = found
+        .iter()
+        .flat_map(|(topic, partitions)| partitions.iter().map(|partition| (topic.clone(), *partition)))
+        .collect();
     let firsts = patiently(|| firsts(&consumer, &partitions, starts)).map_err(unreachable)?;
-    Ok(Connected { consumer, cluster, firsts })
+    Ok(Connected { consumer, topics: found.into_keys().collect(), firsts })
 }
 
 /// A coordinator that is only just chosen, or still loads, refuses at once what it answers a moment later.
@@ -78,6 +83,14 @@ pub(crate) fn committed_number(
     element.error()?;
     let is_there = matches!(element.offset(), KafkaOffset::Offset(_));
     Ok(element.metadata().parse().ok().filter(|_| is_there))
+}
+
+/// Which log a topic has. Blocks.
+pub(crate) fn which_log(consumer: &BaseConsumer<Context>, topic: &Topic, _: i32) -> KafkaResult<Log> {
+    // The client keeps it: this waits only for the first answer of a broker.
+    let cluster = consumer.client().fetch_cluster_id(LIMIT).unwrap_or_default();
+    let topic_id = topic_ids(consumer, &[topic], LIMIT)?.remove(topic);
+    Ok(Log { cluster, topic_id })
 }
 
 /// The offsets that Kafka has of a partition: the first, and the one after the last. Blocks.

@@ -13,7 +13,7 @@ async fn flush<D: Dialect>(scene: &Scene<D>, flushes: &[Flush]) -> Vec<Flushed> 
 
 fn to(fence: Fence, number: i64, subscription: SubscriptionId, watermark: i64) -> Flush {
     let moved = FlushWatermark { subscription, watermark: Offset(watermark), time: None };
-    Flush { fence, number, watermarks: vec![moved] }
+    Flush { fence, number, watermarks: vec![moved], last: None }
 }
 
 async fn watermarks<D: Dialect>(
@@ -36,7 +36,7 @@ pub async fn the_number_is_compared_and_raised<D: Dialect>() {
     assert_eq!(flush(&scene, &at(1, 7)).await, [Flushed::Lost { partition }]);
     assert_eq!(flush(&scene, &at(3, 8)).await, [Flushed::Lost { partition }]);
     // A number alone may move too: Kafka is told of it.
-    let number_alone = [Flush { fence: scene.fence, number: 2, watermarks: vec![] }];
+    let number_alone = [Flush { fence: scene.fence, number: 2, watermarks: vec![], last: None }];
     assert_eq!(flush(&scene, &number_alone).await, [Flushed::Written { partition, number: 3 }]);
     assert_eq!(watermarks(&scene, 3, vec![scene.subscription]).await, [Offset(6)]);
 }
@@ -96,7 +96,8 @@ async fn time<D: Dialect>(scene: &Scene<D>) -> Option<i64> {
 async fn flush_time<D: Dialect>(scene: &Scene<D>, number: i64, time: Option<i64>) {
     let time = time.map(Timestamp);
     let moved = FlushWatermark { subscription: scene.subscription, watermark: Offset(number), time };
-    let flushed = flush(scene, &[Flush { fence: scene.fence, number, watermarks: vec![moved] }]).await;
+    let flushed =
+        flush(scene, &[Flush { fence: scene.fence, number, watermarks: vec![moved], last: None }]).await;
     assert_eq!(flushed, [Flushed::Written { partition: scene.fence.partition, number: number + 1 }]);
 }
 
@@ -147,6 +148,6 @@ pub async fn a_subscription_that_is_not_named_stays<D: Dialect>() {
         watermark: Offset(to),
         time: None,
     });
-    flush(&scene, &[Flush { fence, number: 1, watermarks: moved.into() }]).await;
+    flush(&scene, &[Flush { fence, number: 1, watermarks: moved.into(), last: None }]).await;
     assert_eq!(watermarks(&scene, 3, both).await, [Offset(5), Offset(9)]);
 }

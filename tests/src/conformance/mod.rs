@@ -1,6 +1,7 @@
 //! The suite that every database passes: one file per transition, and `tx` for what handlers work
 //! through. What a database cannot do is declared in its [`Dialect`](crate::dialect::Dialect).
 
+pub mod accept_log;
 pub mod admit;
 pub mod bury;
 pub mod commit;
@@ -95,6 +96,14 @@ macro_rules! store_conformance {
                 a_time_without_sense_is_kept_within_sense
                 no_time_keeps_the_old_one
                 a_subscription_that_is_not_named_stays
+            }
+            accept_log {
+                the_first_log_is_recorded
+                the_last_record_is_kept
+                another_log_begins_at_its_first_record
+                another_log_begins_where_it_is_told
+                an_incarnation_is_accepted_once
+                it_ends_the_ownership
             }
             probe {
                 a_healthy_database_answers

@@ -24,7 +24,7 @@ pub async fn a_later_owner_finds_the_watermarks<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let mut conn = scene.conn().await;
     let moved = FlushWatermark { subscription: scene.subscription, watermark: Offset(17), time: None };
-    let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![moved] };
+    let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![moved], last: None };
     D::flush(&mut conn, &LIMITS, &[flush]).await.expect("it is flushed");
     let taken = D::take_over(&mut conn, &LIMITS, &ownership(3, vec![scene.subscription], 99)).await;
     let taken = taken.expect("nothing is open");
@@ -53,7 +53,7 @@ pub async fn a_higher_number_is_taken_over<D: Dialect>() {
         assert_eq!((taken.number_before, taken.flush_number), (before, after));
     }
     let fence = Fence { partition: scene.fence.partition, epoch: asked.epoch };
-    let flush = Flush { fence, number: 7, watermarks: vec![] };
+    let flush = Flush { fence, number: 7, watermarks: vec![], last: None };
     let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
     assert_eq!(flushed, [Flushed::Written { partition: fence.partition, number: 8 }]);
 }
@@ -70,7 +70,7 @@ pub async fn the_old_epoch_can_write_nothing<D: Dialect>() {
     let mut conn = scene.conn().await;
     let buried = D::bury(&mut conn, &LIMITS, &[letter(&scene, "b", 1, None)]).await.expect("an answer");
     assert_eq!(buried, Buried::Fenced(vec![partition]));
-    let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![] };
+    let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![], last: None };
     let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
     assert_eq!(flushed, [Flushed::Lost { partition }]);
     assert_eq!(scene.messages().await, 0);

@@ -1,12 +1,10 @@
 //! Handlers and settings over a store.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::handler::{BatchHandler, Handler};
-use crate::identity::Topic;
 use crate::store::{Database, Store};
-use crate::subscription::Start;
+use crate::subscription::{Start, Topics};
 
 use super::runner::{All, Each, Handling, Runner};
 use super::settings::Settings;
@@ -56,13 +54,15 @@ impl<Db: Database> Inbox<Db> {
         self
     }
 
-    /// Every topic that a handler consumes, once.
-    pub fn topics(&self) -> BTreeSet<Topic> {
-        self.runners.iter().flat_map(|runner| runner.topics()).cloned().collect()
+    /// Every topic that a handler consumes.
+    pub fn topics(&self) -> Topics {
+        let mut topics = Topics::default();
+        self.runners.iter().for_each(|runner| topics.add_all(runner.topics()));
+        topics
     }
 
     /// Of each handler, in order: its topics, and where it is to begin if that was said.
-    pub fn starts(&self) -> impl Iterator<Item = (&[Topic], Option<Start>)> {
+    pub fn starts(&self) -> impl Iterator<Item = (&Topics, Option<Start>)> {
         self.runners.iter().map(|runner| (runner.topics(), runner.start()))
     }
 

@@ -8,7 +8,8 @@ use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
-    Database, Fence, First, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
+    Database, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, StoreError, TakeOver,
+    TransactionLimits,
 };
 use crate::subscription::ReadContext;
 
@@ -29,7 +30,6 @@ use super::start::StartError;
 /// and [written](Self::flush) before the broker learns of them.
 pub struct Engine<Db: Database> {
     group: String,
-    cluster: String,
     settings: Settings,
     lanes: Lanes<Db>,
     health: Arc<Health<Db>>,
@@ -46,7 +46,6 @@ impl<Db: Database> Inbox<Db> {
     pub async fn start(
         self,
         group: &str,
-        cluster: &str,
         firsts: Vec<First>,
         events: Events,
     ) -> Result<Engine<Db>, StartError> {
@@ -69,7 +68,6 @@ impl<Db: Database> Inbox<Db> {
         let lanes = Lanes::start(&store, &settings, runners.into_iter().zip(ids), &health, &events);
         Ok(Engine {
             group: group.to_owned(),
-            cluster: cluster.to_owned(),
             settings,
             lanes,
             health,
@@ -99,17 +97,19 @@ impl<Db: Database> Engine<Db> {
 
     /// Gives a partition a new epoch and reads its watermarks. `first` is where a subscription that
     /// was never here begins; `committed` the flush number beside the offset that the broker has, asked
-    /// for before: one above the database's own shows that the database went back (P10).
+    /// for before: one above the database's own shows that the database went back (P10). `log` is which
+    /// log the broker has.
     ///
     /// # Errors
     /// If the database refuses, or a transaction of the previous owner is still open: try again. If it
-    /// went back and [`Settings::on_restore`] says stop.
+    /// went back and [`Settings::on_restore`] says stop. If the log is not the recorded one.
     pub async fn take_over(
         &self,
         topic: &Topic,
         partition: Partition,
         first: Offset,
         committed: Option<i64>,
+        log: &Log,
     ) -> Result<Owner, TakeOverError> {
         let consumers: Vec<_> = self
             .lanes
@@ -126,6 +126,7 @@ impl<Db: Database> Engine<Db> {
             epoch: Epoch::random(),
             subscriptions: consumers.iter().map(|(_, id)| *id).collect(),
             first,
+            log: log.clone(),
             raise_number_to: committed.filter(|_| self.settings.on_restore == OnRestore::ConsumeAgain),
         };
         let epoch = asked.epoch;
@@ -144,9 +145,13 @@ impl<Db: Database> Engine<Db> {
                 "the database is older than what was committed to Kafka: it is consumed again from its watermark"
             );
         }
+        if taken.log.differs_from(log) {
+            let incarnation = taken.incarnation;
+            return Err(TakeOverError::OtherLog { recorded: taken.log, incarnation });
+        }
         let fence = Fence { partition: taken.partition, epoch };
-        let watermarks = consumers.iter().map(|(index, _)| *index).zip(taken.watermarks).collect();
-        Ok(Owner::new((topic.clone(), partition), fence, taken.incarnation, taken.flush_number, watermarks))
+        let watermarks = consumers.iter().map(|(index, _)| *index).zip(taken.watermarks.clone()).collect();
+        Ok(Owner::new((topic.clone(), partition), fence, taken, watermarks))
     }
 
     /// Makes a unit for each subscription that wants the record, and hands it to a lane. Appends the
@@ -156,7 +161,7 @@ impl<Db: Database> Engine<Db> {
     pub fn deliver(&self, owner: &Arc<Owner>, record: Record, made: &mut Vec<usize>) {
         let fingerprint = record.fingerprint();
         let context = ReadContext {
-            cluster: &self.cluster,
+            cluster: owner.cluster(),
             incarnation: owner.incarnation(),
             max_record_bytes: self.settings.max_record_bytes,
             max_clock_skew: self.settings.max_clock_skew,
@@ -211,6 +216,7 @@ impl<Db: Database> Engine<Db> {
         Flush {
             fence: request.owner.fence(),
             number: request.number,
+            last: request.last,
             watermarks: request
                 .watermarks
                 .iter()
@@ -254,6 +260,14 @@ pub enum TakeOverError {
         /// The number that the broker has.
         committed: i64,
     },
+    /// The broker has another log than the one that is recorded.
+    #[error("the log is not the recorded one, {recorded:?}")]
+    OtherLog {
+        /// The recorded one.
+        recorded: Log,
+        /// Its incarnation.
+        incarnation: i32,
+    },
 }
 
 /// A partition whose watermarks are to be written.
@@ -265,4 +279,6 @@ pub struct FlushRequest {
     pub number: i64,
     /// Each moved subscription: index, watermark, and the last finished record's timestamp.
     pub watermarks: Vec<(usize, Offset, Option<crate::record::Timestamp>)>,
+    /// The last record below all watermarks, if another than before is.
+    pub last: Option<LastRecord>,
 }

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::identity::{Offset, Partition, Topic};
-use crate::store::Fence;
+use crate::store::{Fence, LastRecord, TakenOver};
 
 /// One ownership of a partition: units and their ends carry it, so that what belongs to an earlier
 /// one is told apart (P4).
@@ -12,8 +12,7 @@ pub struct Owner {
     topic: Topic,
     partition: Partition,
     fence: Fence,
-    incarnation: i32,
-    flush_number: i64,
+    taken: TakenOver,
     /// Of each subscription, by its index in the engine, that consumes this topic.
     watermarks: Vec<(usize, Offset)>,
     stopped: AtomicBool,
@@ -23,19 +22,10 @@ impl Owner {
     pub(super) fn new(
         (topic, partition): (Topic, Partition),
         fence: Fence,
-        incarnation: i32,
-        flush_number: i64,
+        taken: TakenOver,
         watermarks: Vec<(usize, Offset)>,
     ) -> Self {
-        Self {
-            topic,
-            partition,
-            fence,
-            incarnation,
-            flush_number,
-            watermarks,
-            stopped: AtomicBool::new(false),
-        }
+        Self { topic, partition, fence, taken, watermarks, stopped: AtomicBool::new(false) }
     }
 
     /// The topic.
@@ -55,7 +45,12 @@ impl Owner {
 
     /// What the first flush must expect.
     pub fn flush_number(&self) -> i64 {
-        self.flush_number
+        self.taken.flush_number
+    }
+
+    /// The last record that was finished before: in the same log it is still at its offset, or gone.
+    pub fn last(&self) -> Option<LastRecord> {
+        self.taken.last
     }
 
     /// The subscriptions that consume it, by index, with their watermarks at the take-over.
@@ -68,8 +63,19 @@ impl Owner {
         self.watermarks.iter().map(|(_, watermark)| *watermark).min().unwrap_or(Offset(0))
     }
 
-    pub(super) fn incarnation(&self) -> i32 {
-        self.incarnation
+    /// How often a person accepted another log for it, plus one.
+    pub fn incarnation(&self) -> i32 {
+        self.taken.incarnation
+    }
+
+    /// The id of its topic, if a broker told it.
+    pub fn topic_id(&self) -> Option<&String> {
+        self.taken.log.topic_id.as_ref()
+    }
+
+    /// The cluster whose name ids made of offsets carry.
+    pub(super) fn cluster(&self) -> &str {
+        &self.taken.log.cluster
     }
 
     /// From now on units of this ownership are dropped instead of run. Transactions that run end

@@ -7,12 +7,14 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::handler::{BatchHandler, Handler};
-use crate::identity::{BusinessKey, MessageId, SubscriptionName, Topic};
+use crate::identity::{BusinessKey, MessageId, SubscriptionName};
 use crate::message::Message;
 use crate::process::{Attempt, AttemptEnd};
 use crate::record::Record;
 use crate::store::{Database, First, Registration};
-use crate::subscription::{Definition, DefinitionError, Read, ReadContext, Rejection, Start, Subscription};
+use crate::subscription::{
+    Definition, DefinitionError, Read, ReadContext, Rejection, Start, Subscription, Topics,
+};
 
 /// A `Message<P>` of a payload type that only its runner knows.
 pub(crate) struct AnyMessage(Box<dyn Named>);
@@ -72,7 +74,7 @@ pub(crate) enum Unread {
 pub(crate) trait Runner<Db: Database>: Send + Sync {
     fn check(&self) -> Result<(), DefinitionError>;
     fn name(&self) -> &SubscriptionName;
-    fn topics(&self) -> &[Topic];
+    fn topics(&self) -> &Topics;
     fn start(&self) -> Option<Start>;
     fn registration(&self, first: First) -> Registration;
     fn max_batch(&self) -> Option<usize>;
@@ -136,7 +138,7 @@ macro_rules! runner {
                 &self.definition.name
             }
 
-            fn topics(&self) -> &[Topic] {
+            fn topics(&self) -> &Topics {
                 &self.definition.topics
             }
 

@@ -14,6 +14,17 @@ pub struct Flush {
     pub number: i64,
     /// The watermarks that moved.
     pub watermarks: Vec<FlushWatermark>,
+    /// The last record below all watermarks, if another than before is.
+    pub last: Option<LastRecord>,
+}
+
+/// The last record that is finished for every subscription: by it a log is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastRecord {
+    /// Its offset.
+    pub offset: Offset,
+    /// Its timestamp.
+    pub time: Timestamp,
 }
 
 /// One subscription's watermark in a partition.

@@ -8,9 +8,11 @@
 //! | `commit` | the proof before COMMIT, and COMMIT |
 //! | `bury` | (none) → dead |
 //! | `flush` | the watermark and its number |
+//! | `accept_log` | another log is consumed: a new incarnation |
 //! | `probe` | is the database up |
 //! | `migrate` | numbered schema changes |
 
+mod accept_log;
 mod admit;
 mod bury;
 mod error;
@@ -27,20 +29,21 @@ mod take_over;
 
 use std::future::Future;
 
+pub use accept_log::{AcceptLog, LogStart};
 pub use admit::{Admission, Admit, Admitted, Conflict, RowState};
 pub use bury::Buried;
 pub use error::StoreError;
 pub(crate) use error::within;
-pub use flush::{Flush, FlushWatermark, Flushed};
+pub use flush::{Flush, FlushWatermark, Flushed, LastRecord};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
 pub(crate) use prepared::Prepared;
 pub use register::{First, RegisterError, Registration};
-pub use take_over::{TakeOver, TakenOver};
+pub use take_over::{Log, TakeOver, TakenOver};
 
 use crate::dead_letter::DeadLetter;
 use crate::handler::{BatchHandler, Handler};
-use crate::identity::{Epoch, PartitionId, SubscriptionId};
+use crate::identity::{Epoch, Partition, PartitionId, SubscriptionId};
 use crate::message::Message;
 use crate::process::{self, Attempt, AttemptEnd};
 
@@ -154,6 +157,12 @@ pub trait Database: Sized + Send + Sync + 'static {
         limits: &'a TransactionLimits,
         flushes: &'a [Flush],
     ) -> impl Future<Output = Result<Vec<Flushed>, StoreError>> + Send + 'a;
+
+    /// Gives partitions whose log is another one a new incarnation. Returns them, sorted.
+    fn accept_log<'a>(
+        conn: &'a mut Self::Conn,
+        asked: &'a AcceptLog,
+    ) -> impl Future<Output = Result<Vec<Partition>, StoreError>> + Send + 'a;
 
     /// Succeeds if the database answers and can write a row of the inbox.
     fn probe(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;

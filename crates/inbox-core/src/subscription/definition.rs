@@ -10,13 +10,14 @@ use crate::store::{First, Registration};
 use super::codec::Payload;
 use super::rules::{IdRule, IdSource, KeyRule, KeySource};
 use super::start::Start;
+use super::topics::Topics;
 
 type Filter = Arc<dyn Fn(&Record) -> bool + Send + Sync>;
 
 /// What a subscription consumes and how: what `#[derive(Subscription)]` fills in.
 pub struct Definition<P> {
     pub(crate) name: SubscriptionName,
-    pub(crate) topics: Vec<Topic>,
+    pub(crate) topics: Topics,
     pub(crate) codec: Box<dyn Payload<P>>,
     pub(crate) id: Option<IdSource<P>>,
     pub(crate) key: Option<KeySource<P>>,
@@ -43,7 +44,7 @@ impl<P: 'static> Definition<P> {
     pub fn new(name: impl Into<Arc<str>>, codec: impl Payload<P>) -> Self {
         Self {
             name: SubscriptionName::new(name),
-            topics: Vec::new(),
+            topics: Topics::default(),
             codec: Box::new(codec),
             id: None,
             key: None,
@@ -57,7 +58,17 @@ impl<P: 'static> Definition<P> {
     /// Consumes this topic too.
     #[must_use]
     pub fn topic(mut self, topic: impl Into<Arc<str>>) -> Self {
-        self.topics.push(Topic::new(topic));
+        self.topics.add(Topic::new(topic));
+        self
+    }
+
+    /// Consumes every topic too whose whole name matches this [regular expression](https://docs.rs/regex),
+    /// also those that are made later: they are found within `topic.metadata.refresh.interval.ms` (10 s
+    /// unless it is set), and begin at their first record. Kafka's own, with two underscores in front,
+    /// never match.
+    #[must_use]
+    pub fn topic_pattern(mut self, pattern: &str) -> Self {
+        self.topics.add_pattern(pattern);
         self
     }
 
@@ -111,13 +122,8 @@ impl<P: 'static> Definition<P> {
     pub(crate) fn check(&self) -> Result<(), DefinitionError> {
         let problem = if let Some(problem) = self.name.problem() {
             problem
-        } else if self.topics.is_empty() {
-            "it names no topic: add `topic = \"…\"`".into()
-        } else if let Some(topic) = self.topics.iter().find(|topic| topic_is_bad(topic.as_str())) {
-            format!(
-                "{:?} cannot be a topic's name: 1 to 249 of ASCII letters, digits, '.', '_' and '-'",
-                topic.as_str()
-            )
+        } else if let Some(problem) = self.topics.problem() {
+            problem
         } else if self.id.is_none() {
             "it does not say where message ids come from: add `id = header(\"…\")`, `cloud_event`, `payload(field)` or `offset`".into()
         } else if self.key.is_none() {
@@ -148,12 +154,4 @@ impl<P: 'static> Definition<P> {
         matches!(self.key, Some(KeySource::Payload { tombstone: None, .. }))
             || matches!(self.id, Some(IdSource::Payload { tombstone: None, .. }))
     }
-}
-
-fn topic_is_bad(name: &str) -> bool {
-    name.is_empty()
-        || name.len() > 249
-        || name == "."
-        || name == ".."
-        || !name.chars().all(|c| c.is_ascii_alphanumeric() || "._-".contains(c))
 }

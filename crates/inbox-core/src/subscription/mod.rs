@@ -5,12 +5,14 @@ mod definition;
 mod read;
 mod rules;
 mod start;
+mod topics;
 
 pub use codec::{Codec, DecodeError, Json, Payload, Tombstones};
 pub use definition::{Definition, DefinitionError};
 pub(crate) use read::{Read, ReadContext, Rejection, panic_text};
 pub use rules::{IdRule, KeyRule};
 pub use start::Start;
+pub use topics::Topics;
 
 /// A handler's durable name plus topics, payload, id and key rules.
 ///

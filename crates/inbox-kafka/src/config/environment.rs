@@ -9,7 +9,7 @@ const PREFIX: &str = "INBOX_KAFKA_";
 pub(super) fn from_variables(
     variables: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<KafkaConfig, ConfigError> {
-    let mut config = KafkaConfig { properties: std::collections::BTreeMap::new() };
+    let mut config = KafkaConfig::default();
     for (name, value) in variables {
         let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else { continue };
         let property = name.to_ascii_lowercase().replace('_', ".");

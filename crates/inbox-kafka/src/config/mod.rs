@@ -22,9 +22,10 @@ pub use properties::ConfigError;
 ///
 /// Everything is checked when consuming starts. Defaults: `cooperative-sticky` assignment, isolation
 /// level read committed, small prefetch queues (the inbox bounds what is in flight).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct KafkaConfig {
     properties: BTreeMap<String, String>,
+    wait_for_topics: bool,
 }
 
 /// How the group agrees on who owns what.
@@ -76,9 +77,7 @@ impl fmt::Debug for Sasl {
 impl KafkaConfig {
     /// A member of this group at these brokers (`host:port`, several separated by commas).
     pub fn new(brokers: impl Into<String>, group: impl Into<String>) -> Self {
-        Self { properties: BTreeMap::new() }
-            .property("bootstrap.servers", brokers)
-            .property("group.id", group)
+        Self::default().property("bootstrap.servers", brokers).property("group.id", group)
     }
 
     /// From the environment: each variable `INBOX_KAFKA_X_Y` is the property `x.y`.
@@ -129,6 +128,15 @@ impl KafkaConfig {
         self.property("session.timeout.ms", timeout.as_millis().to_string())
     }
 
+    /// Starts also if topics do not exist yet, and consumes them from their first record on when they
+    /// do: they are looked for each `topic.metadata.refresh.interval.ms` (10 s unless it is set). Default:
+    /// a topic that does not exist ends the start with an error, since most often its name is mistyped.
+    #[must_use]
+    pub fn wait_for_topics(mut self) -> Self {
+        self.wait_for_topics = true;
+        self
+    }
+
     /// TLS, with the certificate authorities in this PEM file (`None`: those of the system). Needs
     /// the feature `ssl`.
     #[must_use]
@@ -164,6 +172,10 @@ impl KafkaConfig {
 
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.properties.get(name).map(String::as_str)
+    }
+
+    pub(crate) fn waits_for_topics(&self) -> bool {
+        self.wait_for_topics
     }
 
     pub(crate) fn group(&self) -> &str {

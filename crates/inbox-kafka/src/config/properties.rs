@@ -41,7 +41,11 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("fetch.queue.backoff.ms", "10"),
     ("queued.max.messages.kbytes", "1024"),
     ("queued.min.messages", "5000"),
+    (REFRESH, "10000"),
 ];
+
+/// How often new topics and partitions are looked for. The client library's own default is 5 minutes.
+const REFRESH: &str = "topic.metadata.refresh.interval.ms";
 
 const STRATEGY: &str = "partition.assignment.strategy";
 
@@ -63,6 +67,18 @@ impl KafkaConfig {
             client.set(*property, *value);
         }
         Ok(client)
+    }
+
+    /// How often topics are looked for. What is not a number the client library refuses.
+    pub(crate) fn refresh_interval(&self) -> Duration {
+        let millis = self.get(REFRESH).and_then(|millis| millis.parse().ok()).filter(|millis| *millis > 0);
+        Duration::from_millis(millis.unwrap_or(10_000))
+    }
+
+    /// The group's heartbeat: after one it has told a member what became of it.
+    pub(crate) fn heartbeat(&self) -> Duration {
+        let millis = self.get("heartbeat.interval.ms").and_then(|millis| millis.parse().ok());
+        Duration::from_millis(millis.unwrap_or(3000))
     }
 
     /// A revoke waits for running transactions up to the drain limit, and the group for the revoke up

@@ -1,7 +1,7 @@
 //! Which partitions are consumed: assigned, claimed, lost, and the database's outages (P4, P6).
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use inbox_core::Database;
 use inbox_core::inbox::Owner;
@@ -12,14 +12,10 @@ use crate::context::{Place, Rebalance};
 use crate::error::Error;
 
 use super::Poll;
-use super::claim;
+use super::claim::{self, Claim, Refusal};
 use super::held::{Held, Running};
 
-impl<Db: Database> Poll<Db> {
-    /// How long a partition rests after another epoch was found: about one heartbeat, in which the
-    /// group tells whom it means.
-    const REST: Duration = Duration::from_secs(3);
-
+impl<Db: Database> Poll<'_, Db> {
     pub(super) fn take_rebalances(&mut self) -> Result<bool, Error> {
         let rebalances = self.consumer.context().take_rebalances();
         let busy = !rebalances.is_empty();
@@ -38,27 +34,36 @@ impl<Db: Database> Poll<Db> {
         Ok(busy)
     }
 
-    fn begin_claim(&mut self, place: Place) {
+    pub(super) fn begin_claim(&mut self, place: Place) {
         if self.stopping {
             return;
         }
-        self.claims += 1;
+        let number = self.number();
         let (engine, consumer) = (Arc::clone(&self.engine), Arc::downgrade(&self.consumer));
-        self.runtime.spawn(claim::claim(engine, consumer, self.wakes.clone(), place.clone(), self.claims));
-        self.partitions.insert(place, Held::Claiming(self.claims));
+        let claiming = claim::claim(engine, consumer, self.wakes.clone(), place.clone(), number);
+        self.session.runtime.spawn(claiming);
+        self.partitions.insert(place, Held::Claiming(number));
     }
 
     pub(super) fn claimed(
         &mut self,
         place: Place,
         claim: u64,
-        result: Result<Owner, Error>,
+        result: Result<Claim, Refusal>,
     ) -> Result<(), Error> {
         // Revoked, or claimed anew, in the meantime.
         if !matches!(self.partitions.get(&place), Some(Held::Claiming(current)) if *current == claim) {
             return Ok(());
         }
-        let owner = Arc::new(result?);
+        let Claim { owner, recognise } = match result {
+            Ok(claim) => claim,
+            Err(Refusal::End(error)) => return Err(error),
+            Err(Refusal::Stop { incarnation, reason }) => {
+                self.stop_partition(&place, incarnation, reason);
+                return Ok(());
+            }
+        };
+        let owner = Arc::new(owner);
         // The database went down meanwhile, and the outage was told before there was anything to end.
         if !self.engine.is_up() {
             self.partitions.insert(place, Held::Paused);
@@ -69,12 +74,13 @@ impl<Db: Database> Poll<Db> {
         };
         let waker = self.wakes.waker.clone();
         queue.set_nonempty_callback(move || waker.wake());
+        let running = Running::new(owner, queue, recognise);
         let mut list = TopicPartitionList::new();
-        list.add_partition_offset(place.0.as_str(), place.1.0, KafkaOffset::Offset(owner.start().0))
+        list.add_partition_offset(place.0.as_str(), place.1.0, KafkaOffset::Offset(running.from().0))
             .and_then(|()| self.consumer.incremental_assign(&list))
             .map_err(Error::Client)?;
-        tracing::info!(topic = %place.0, partition = %place.1, from = %owner.start(), "owned");
-        self.partitions.insert(place, Held::Running(Box::new(Running::new(owner, queue))));
+        tracing::info!(topic = %place.0, partition = %place.1, from = %running.owner.start(), "owned");
+        self.partitions.insert(place, Held::Running(Box::new(running)));
         self.look_at_positions();
         Ok(())
     }
@@ -93,7 +99,7 @@ impl<Db: Database> Poll<Db> {
                 topic = %place.0, partition = %place.1,
                 "the ownership of this partition is over in the database: another process has it, or the server is another"
             );
-            self.halt(&place, Held::Resting(Instant::now() + Self::REST));
+            self.rest(&place);
         }
     }
 
@@ -110,13 +116,19 @@ impl<Db: Database> Poll<Db> {
         }
     }
 
-    /// Those that the group still gives us one heartbeat later are claimed again.
+    /// About one heartbeat, in which the group tells whom it means.
+    pub(super) fn rest(&mut self, place: &Place) {
+        let heartbeat = self.session.config.heartbeat();
+        self.halt(place, Held::Resting(Instant::now() + heartbeat));
+    }
+
+    /// Those that the group still gives us when they have rested are claimed again.
     pub(super) fn claim_rested(&mut self) {
         let now = Instant::now();
         let rested: Vec<Place> = self
             .partitions
             .iter()
-            .filter(|(_, held)| matches!(held, Held::Resting(until) if *until <= now))
+            .filter(|(_, held)| matches!(held, Held::Resting(until) | Held::Stopped(until) if *until <= now))
             .map(|(place, _)| place.clone())
             .collect();
         for place in rested {
@@ -155,7 +167,7 @@ impl<Db: Database> Poll<Db> {
     }
 
     /// Ends the ownership of a partition that the group still gives us.
-    fn halt(&mut self, place: &Place, next: Held) {
+    pub(super) fn halt(&mut self, place: &Place, next: Held) {
         let Some(Held::Running(running)) = self.partitions.insert(place.clone(), next) else { return };
         running.owner.stop();
         self.engine.sweep();

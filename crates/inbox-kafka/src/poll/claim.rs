@@ -5,15 +5,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use inbox_core::inbox::{Engine, Owner, TakeOverError};
+use inbox_core::store::LastRecord;
 use inbox_core::{Database, Offset, Topic};
 use rdkafka::consumer::BaseConsumer;
 use tokio::task::spawn_blocking;
 
 use crate::context::{Context, Place};
 use crate::error::Error;
-use crate::preflight::{committed_number, log_range};
+use crate::preflight::{committed_number, log_range, which_log};
+use crate::stopped::StopReason;
 
 use super::wake::{Wake, Wakes};
+
+/// A partition that is this process's own.
+pub(crate) struct Claim {
+    pub(super) owner: Owner,
+    /// The last finished record, if Kafka may still have it: the log is looked at there.
+    pub(super) recognise: Option<LastRecord>,
+}
+
+/// Why a partition is not consumed.
+pub(crate) enum Refusal {
+    /// It waits for a person.
+    Stop { incarnation: i32, reason: StopReason },
+    /// Everything ends.
+    End(Error),
+}
 
 /// Between two tries.
 const WAIT: Duration = Duration::from_millis(200);
@@ -32,9 +49,9 @@ pub(super) async fn claim<Db: Database>(
         if engine.is_up() {
             let Some(consumer) = consumer.upgrade() else { return };
             match try_claim(&engine, consumer, &place).await {
-                Ok(Some(owner)) => break Ok(owner),
+                Ok(Some(claim)) => break Ok(claim),
                 Ok(None) => {}
-                Err(error) => break Err(error),
+                Err(refusal) => break Err(refusal),
             }
         }
         if consumer.strong_count() == 0 {
@@ -42,39 +59,40 @@ pub(super) async fn claim<Db: Database>(
         }
         tokio::time::sleep(WAIT).await;
     };
-    wakes.send(Wake::Claimed { place, claim, result });
+    wakes.send(Wake::Claimed { place, claim, result: Box::new(result) });
 }
 
 async fn try_claim<Db: Database>(
     engine: &Arc<Engine<Db>>,
     consumer: Arc<BaseConsumer<Context>>,
     place: &Place,
-) -> Result<Option<Owner>, Error> {
+) -> Result<Option<Claim>, Refusal> {
     let Some((low, _)) = ask(&consumer, place, log_range).await else { return Ok(None) };
+    let Some(found) = ask(&consumer, place, which_log).await else { return Ok(None) };
     let (topic, partition) = place;
     // Before the take-over: what the database has afterwards is at least as young, unless it went back.
     let Some(committed) = ask(&consumer, place, committed_number).await else { return Ok(None) };
-    let owner = match engine.take_over(topic, *partition, Offset(low), committed).await {
+    let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found).await {
         Ok(owner) => owner,
         Err(TakeOverError::Store(_)) => return Ok(None),
         Err(TakeOverError::WentBack { number, committed }) => {
             let (topic, partition) = place.clone();
-            return Err(Error::DatabaseWentBack { topic, partition, number, committed });
+            return Err(Refusal::End(Error::DatabaseWentBack { topic, partition, number, committed }));
+        }
+        Err(TakeOverError::OtherLog { recorded, incarnation }) => {
+            return Err(Refusal::Stop { incarnation, reason: StopReason::OtherLog { recorded, found } });
         }
     };
     // Asked again, since the previous owner may have gone on until the take-over.
     let Some((low, high)) = ask(&consumer, place, log_range).await else { return Ok(None) };
-    let watermark = owner.start();
-    if watermark < Offset(low) || watermark > Offset(high) {
-        return Err(Error::OutsideLog {
-            topic: topic.clone(),
-            partition: *partition,
-            low: Offset(low),
-            high: Offset(high),
-            watermark,
-        });
+    let (low, high) = (Offset(low), Offset(high));
+    let outside = |watermark: &Offset| *watermark < low || *watermark > high;
+    if let Some(watermark) = owner.watermarks().iter().map(|(_, watermark)| *watermark).find(outside) {
+        let reason = StopReason::OutsideLog { low, high, watermark };
+        return Err(Refusal::Stop { incarnation: owner.incarnation(), reason });
     }
-    Ok(Some(owner))
+    let recognise = owner.last().filter(|last| last.offset >= low);
+    Ok(Some(Claim { owner, recognise }))
 }
 
 /// What Kafka says of the partition; nothing if it does not answer, which is told.

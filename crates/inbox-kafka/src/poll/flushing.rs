@@ -14,7 +14,7 @@ use super::Poll;
 use super::held::{Held, Running};
 use super::wake::Wake;
 
-impl<Db: Database> Poll<Db> {
+impl<Db: Database> Poll<'_, Db> {
     /// Each interval, and when half of some partition's budget waits for it. One flush at a time.
     pub(super) fn flush_when_due(&mut self) {
         if self.flushing.is_some() || !self.engine.is_up() {
@@ -44,11 +44,12 @@ impl<Db: Database> Poll<Db> {
         if requests.is_empty() {
             return;
         }
-        self.flushing = Some(requests.clone());
+        let flush = self.number();
+        self.flushing = Some((flush, requests.clone()));
         let (engine, wakes) = (Arc::clone(&self.engine), self.wakes.clone());
-        self.runtime.spawn(async move {
+        self.session.runtime.spawn(async move {
             let result = engine.flush(&requests).await;
-            wakes.send(Wake::Flushed(result));
+            wakes.send(Wake::Flushed { flush, result });
         });
     }
 
@@ -78,8 +79,8 @@ impl<Db: Database> Poll<Db> {
         })
     }
 
-    pub(super) fn flush_ended(&mut self, result: Result<Vec<Flushed>, StoreError>) {
-        let Some(requests) = self.flushing.take() else { return };
+    pub(super) fn flush_ended(&mut self, flush: u64, result: Result<Vec<Flushed>, StoreError>) {
+        let Some((_, requests)) = self.flushing.take_if(|(sent, _)| *sent == flush) else { return };
         let flushed = match result {
             Ok(flushed) => flushed,
             Err(error) => {

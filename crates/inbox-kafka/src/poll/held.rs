@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use inbox_core::inbox::{Ended, FlushRequest, Owner};
+use inbox_core::store::LastRecord;
 use inbox_core::{Offset, Timestamp};
 use rdkafka::consumer::base_consumer::PartitionQueue;
 
@@ -21,6 +22,8 @@ pub(super) enum Held {
     Resting(Instant),
     /// The database is down.
     Paused,
+    /// It waits for a person, and is looked at again then.
+    Stopped(Instant),
 }
 
 /// A partition that is consumed.
@@ -29,9 +32,11 @@ pub(super) struct Running {
     pub(super) queue: PartitionQueue<Context>,
     /// One per subscription, by its index in the engine.
     trackers: Vec<(usize, Tracker)>,
+    /// The last record that was finished before this ownership, until its place was passed.
+    recognise: Option<LastRecord>,
     /// Records delivered but not below the flushed watermark, whether finished or not, with the
     /// bytes of those that are not finished.
-    window: VecDeque<Offset>,
+    window: VecDeque<(Offset, Option<Timestamp>)>,
     unfinished: VecDeque<(Offset, usize, u32)>,
     bytes: usize,
     next: Offset,
@@ -48,7 +53,11 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(owner: Arc<Owner>, queue: PartitionQueue<Context>) -> Self {
+    pub(super) fn new(
+        owner: Arc<Owner>,
+        queue: PartitionQueue<Context>,
+        recognise: Option<LastRecord>,
+    ) -> Self {
         let trackers = owner.watermarks().iter().map(|(index, w)| (*index, Tracker::new(*w))).collect();
         Self {
             next: owner.start(),
@@ -57,12 +66,28 @@ impl Running {
             trackers,
             owner,
             queue,
+            recognise,
             window: VecDeque::new(),
             unfinished: VecDeque::new(),
             bytes: 0,
             outstanding: 0,
             flushing: false,
             position_is_ours: false,
+        }
+    }
+
+    /// Where the client begins: one record before the first that is wanted, if that one tells whether it
+    /// is the same log.
+    pub(super) fn from(&self) -> Offset {
+        self.recognise.map_or(self.next, |last| last.offset.min(self.next))
+    }
+
+    /// A record comes: if it is at the place of the last finished one, is it that one? One that is gone,
+    /// by compaction, tells nothing.
+    pub(super) fn recognises(&mut self, offset: Offset, time: Option<Timestamp>) -> Result<(), LastRecord> {
+        match self.recognise.take_if(|last| offset >= last.offset) {
+            Some(last) if offset == last.offset && time != Some(last.time) => Err(last),
+            _ => Ok(()),
         }
     }
 
@@ -82,7 +107,7 @@ impl Running {
 
     /// A record was delivered; `made` are the subscriptions it made a unit for.
     pub(super) fn delivered(&mut self, offset: Offset, time: Option<Timestamp>, size: usize, made: &[usize]) {
-        self.window.push_back(offset);
+        self.window.push_back((offset, time));
         self.next = offset.next();
         self.position_is_ours = true;
         for (index, tracker) in &mut self.trackers {
@@ -149,7 +174,16 @@ impl Running {
             return None;
         }
         self.flushing = true;
-        Some(FlushRequest { owner: Arc::clone(&self.owner), number: self.number, watermarks })
+        let last = self.last_finished();
+        Some(FlushRequest { owner: Arc::clone(&self.owner), number: self.number, watermarks, last })
+    }
+
+    /// The last delivered record below all watermarks.
+    fn last_finished(&self) -> Option<LastRecord> {
+        let lowest = self.trackers.iter().map(|(_, tracker)| tracker.watermark()).min()?;
+        let finished = self.window.partition_point(|(offset, _)| *offset < lowest);
+        let (offset, time) = *self.window.get(finished.checked_sub(1)?)?;
+        Some(LastRecord { offset, time: time? })
     }
 
     /// A flush of these watermarks was written under this number.
@@ -161,7 +195,7 @@ impl Running {
             }
         }
         let written = self.written();
-        while self.window.front().is_some_and(|offset| *offset < written) {
+        while self.window.front().is_some_and(|(offset, _)| *offset < written) {
             self.window.pop_front();
         }
     }

@@ -8,6 +8,8 @@
 //! | `assignment` | assigned, claimed, lost, outage, revoked |
 //! | `fetch` | records, within the budget |
 //! | `flushing` | watermarks to the database, then offsets to Kafka |
+//! | `stop` | partitions that wait for a person |
+//! | `subscribe` | the topics that the group is told of |
 //! | `release` | revoke and shutdown: drain, flush, give back |
 
 mod assignment;
@@ -16,6 +18,8 @@ mod fetch;
 mod flushing;
 mod held;
 mod release;
+mod stop;
+mod subscribe;
 /// What `waker` needs of the standard library, which its model test replaces.
 mod sync {
     pub(super) use std::sync::mpsc::Sender;
@@ -25,20 +29,22 @@ mod sync {
 mod wake;
 mod waker;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use inbox_core::Database;
 use inbox_core::inbox::{End, Ended, Engine, Event, FlushRequest};
+use inbox_core::{Database, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
-use rdkafka::error::KafkaError;
-use tokio::runtime::Handle;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
+use crate::client;
 use crate::context::{Context, Place};
 use crate::convert::Copies;
 use crate::error::Error;
+use crate::session::{self, Session};
+use crate::stopped::StopReason;
+use crate::topics;
 
 use held::Held;
 use release::Release;
@@ -46,77 +52,85 @@ pub(crate) use wake::{Wake, Wakes};
 pub(crate) use waker::Waker;
 
 /// What the poll thread knows. Nothing of it is shared.
-pub(crate) struct Poll<Db: Database> {
+pub(crate) struct Poll<'s, Db: Database> {
+    session: &'s Session<Db>,
     consumer: Arc<BaseConsumer<Context>>,
     engine: Arc<Engine<Db>>,
-    runtime: Handle,
-    received: Receiver<Wake>,
     wakes: Wakes,
+    /// Topics that the group was told of.
+    subscribed: BTreeSet<Topic>,
     partitions: HashMap<Place, Held>,
     copies: Copies,
-    claims: u64,
+    /// Of claims and flushes: an answer to an earlier client's is told apart.
+    last_number: u64,
+    /// Partitions that wait for a person, and when that was told last.
+    stops: HashMap<Place, (StopReason, Instant)>,
     /// Partitions that are being given back.
     release: Option<Release>,
     stopping: bool,
     /// The flush that was sent and not answered.
-    flushing: Option<Vec<FlushRequest>>,
+    flushing: Option<(u64, Vec<FlushRequest>)>,
     next_flush: Instant,
 }
 
-impl<Db: Database> Poll<Db> {
+impl<'s, Db: Database> Poll<'s, Db> {
     /// How long the thread sleeps at most. What comes earlier wakes it.
     const IDLE: Duration = Duration::from_millis(50);
 
-    pub(crate) fn new(
-        consumer: Arc<BaseConsumer<Context>>,
-        engine: Arc<Engine<Db>>,
-        runtime: Handle,
-        received: Receiver<Wake>,
-        wakes: Wakes,
-    ) -> Self {
+    /// A loop for this client, the session's `number`th.
+    pub(crate) fn new(session: &'s Session<Db>, consumer: Arc<BaseConsumer<Context>>, number: u32) -> Self {
         Self {
-            next_flush: Instant::now() + engine.settings().flush_interval,
+            next_flush: Instant::now() + session.engine.settings().flush_interval,
+            session,
             consumer,
-            engine,
-            runtime,
-            received,
-            wakes,
+            engine: Arc::clone(&session.engine),
+            wakes: session.wakes.clone(),
+            subscribed: BTreeSet::new(),
             partitions: HashMap::new(),
             copies: Copies::default(),
-            claims: 0,
+            last_number: u64::from(number) << 32,
+            stops: HashMap::new(),
             release: None,
             stopping: false,
             flushing: None,
         }
     }
 
-    /// From now on a wake unparks the current thread.
-    pub(crate) fn wakes_this_thread(&self) {
-        self.wakes.waker.is_this_thread();
-    }
-
-    /// Polls until it is stopped or cannot go on. Everything is given back before it returns.
-    pub(crate) fn run(mut self, topics: &[&str]) -> Result<(), Error> {
-        let result = match self.consumer.subscribe(topics) {
-            Ok(()) => self.turn_until_done(),
-            Err(error) => Err(Error::Client(error)),
-        };
+    /// Polls until it is stopped or cannot go on. Everything is given back, and the client is closed,
+    /// before it returns.
+    pub(crate) fn run(mut self, topics: &BTreeSet<Topic>) -> Result<session::Ended, Error> {
+        self.session.runtime.spawn(topics::watch(
+            Arc::downgrade(&self.consumer),
+            Arc::clone(&self.session.wanted),
+            self.session.config.refresh_interval(),
+            self.wakes.clone(),
+        ));
+        let result = self.subscribe(topics.clone()).and_then(|()| self.turn_until_done());
         self.consumer.context().close();
+        let places: Vec<Place> = self.partitions.keys().cloned().collect();
+        self.stop_taking(&places);
         // Queues first: each keeps the client alive.
         self.partitions.clear();
+        client::close(self.consumer);
         result
     }
 
-    fn turn_until_done(&mut self) -> Result<(), Error> {
+    /// A number that no claim or flush has had.
+    fn number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
+    }
+
+    fn turn_until_done(&mut self) -> Result<session::Ended, Error> {
         loop {
-            let mut busy = self.poll_main()?;
+            let Some(mut busy) = self.poll_main()? else { return Ok(session::Ended::NotReleased) };
             busy |= self.take_rebalances()?;
             busy |= self.take_wakes()?;
             busy |= self.fetch()?;
             self.claim_rested();
             self.flush_when_due();
             if self.go_on_releasing() {
-                return Ok(());
+                return Ok(session::Ended::Stopped);
             }
             if !busy {
                 std::thread::park_timeout(Self::IDLE);
@@ -124,8 +138,9 @@ impl<Db: Database> Poll<Db> {
         }
     }
 
-    /// Serves callbacks. Records come from the partitions' own queues, never from here.
-    fn poll_main(&mut self) -> Result<bool, Error> {
+    /// Serves callbacks. Records come from the partitions' own queues, never from here. Nothing when
+    /// another client is to be made.
+    fn poll_main(&mut self) -> Result<Option<bool>, Error> {
         let mut busy = false;
         while let Some(polled) = self.consumer.poll(Duration::ZERO) {
             busy = true;
@@ -137,24 +152,36 @@ impl<Db: Database> Poll<Db> {
                         rdkafka::Message::partition(&message)
                     )));
                 }
-                Err(error) => self.client_error(&error)?,
+                Err(error) => {
+                    if self.client_error(&error)? {
+                        return Ok(None);
+                    }
+                }
             }
         }
-        Ok(busy)
+        Ok(Some(busy))
     }
 
-    /// Most errors of the client mend themselves; it reconnects for ever.
-    fn client_error(&self, error: &KafkaError) -> Result<(), Error> {
-        if let Some((code, reason)) = self.consumer.client().fatal_error() {
-            return Err(Error::Fatal(format!("{code}: {reason}")));
+    /// Most errors of the client mend themselves; it reconnects for ever. One that is fatal ends the
+    /// client, and mostly all. `true` when another client may do.
+    fn client_error(&self, error: &KafkaError) -> Result<bool, Error> {
+        let Some((code, reason)) = self.consumer.client().fatal_error() else {
+            tracing::warn!(%error, "the Kafka client reports a problem");
+            return Ok(false);
+        };
+        match code {
+            RDKafkaErrorCode::UnreleasedInstanceId => Ok(true),
+            RDKafkaErrorCode::FencedInstanceId => {
+                let id = self.session.config.get("group.instance.id").unwrap_or_default().into();
+                Err(Error::OtherInstance { id })
+            }
+            code => Err(Error::Fatal(format!("{code}: {reason}"))),
         }
-        tracing::warn!(%error, "the Kafka client reports a problem");
-        Ok(())
     }
 
     fn take_wakes(&mut self) -> Result<bool, Error> {
         let mut busy = false;
-        while let Ok(wake) = self.received.try_recv() {
+        while let Ok(wake) = self.session.received.try_recv() {
             busy = true;
             match wake {
                 Wake::Engine(Event::Ended(ended)) => self.ended(&ended),
@@ -162,8 +189,9 @@ impl<Db: Database> Poll<Db> {
                 Wake::Engine(Event::Outage) => self.outage(),
                 Wake::Engine(Event::Recovered) => self.recovered(),
                 Wake::Engine(Event::Broken(reason)) => return Err(Error::Broken(reason)),
-                Wake::Claimed { place, claim, result } => self.claimed(place, claim, result)?,
-                Wake::Flushed(result) => self.flush_ended(result),
+                Wake::Claimed { place, claim, result } => self.claimed(place, claim, *result)?,
+                Wake::Flushed { flush, result } => self.flush_ended(flush, result),
+                Wake::Topics(found) => self.found(found)?,
                 Wake::Stop => self.stop(),
             }
         }

@@ -21,7 +21,7 @@ pub(super) struct Release {
     last: bool,
 }
 
-impl<Db: Database> Poll<Db> {
+impl<Db: Database> Poll<'_, Db> {
     pub(super) fn is_releasing(&self, place: &Place) -> bool {
         self.release.as_ref().is_some_and(|release| release.places.contains(place))
     }
@@ -35,6 +35,7 @@ impl<Db: Database> Poll<Db> {
             .partition(|place| matches!(self.partitions.get(place), Some(Held::Running(_))));
         for place in &idle {
             self.partitions.remove(place);
+            self.stops.remove(place);
         }
         self.stop_taking(&running);
         if self.release.is_some() {
@@ -68,7 +69,7 @@ impl<Db: Database> Poll<Db> {
         Instant::now() + self.engine.settings().drain_limit
     }
 
-    fn stop_taking(&mut self, places: &[Place]) {
+    pub(super) fn stop_taking(&mut self, places: &[Place]) {
         for place in places {
             if let Some(Held::Running(running)) = self.partitions.get(place) {
                 running.owner.stop();

@@ -1,12 +1,13 @@
 //! What wakes the poll thread.
 
 use inbox_core::StoreError;
-use inbox_core::inbox::{Event, Owner};
+use inbox_core::inbox::Event;
 use inbox_core::store::Flushed;
 
 use crate::context::Place;
-use crate::error::Error;
+use crate::topics::Found;
 
+use super::claim::{Claim, Refusal};
 use super::waker;
 
 /// What the poll thread is told by others.
@@ -14,9 +15,11 @@ pub(crate) enum Wake {
     /// By the engine.
     Engine(Event),
     /// A claim has ended.
-    Claimed { place: Place, claim: u64, result: Result<Owner, Error> },
+    Claimed { place: Place, claim: u64, result: Box<Result<Claim, Refusal>> },
     /// A flush has ended.
-    Flushed(Result<Vec<Flushed>, StoreError>),
+    Flushed { flush: u64, result: Result<Vec<Flushed>, StoreError> },
+    /// Which topics there are.
+    Topics(Found),
     /// End gracefully.
     Stop,
 }

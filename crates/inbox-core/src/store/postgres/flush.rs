@@ -27,8 +27,9 @@ struct Raised {
 /// asked for first, since the lesser and the greater of null and a number are the number.
 const FLUSH: &str = "\
     WITH here AS MATERIALIZED (SELECT inbox.server() AS server), raised AS ( \
-        UPDATE inbox.partitions p SET flush_number = p.flush_number + 1 \
-        FROM unnest($1, $2, $3) AS a (id, epoch, number), here \
+        UPDATE inbox.partitions p SET flush_number = p.flush_number + 1, \
+            last_offset = coalesce(a.last_offset, p.last_offset), last_time = coalesce(a.last_time, p.last_time) \
+        FROM unnest($1, $2, $3, $8, $9) AS a (id, epoch, number, last_offset, last_time), here \
         WHERE p.id = a.id AND p.epoch = a.epoch AND p.flush_number = a.number AND p.server = here.server \
         RETURNING p.id, p.flush_number \
     ), written AS ( \
@@ -51,6 +52,9 @@ pub(super) async fn flush(
     let ids: Vec<i32> = flushes.iter().map(|flush| flush.fence.partition.0).collect();
     let epochs: Vec<Uuid> = flushes.iter().map(|flush| flush.fence.epoch.as_uuid()).collect();
     let numbers: Vec<i64> = flushes.iter().map(|flush| flush.number).collect();
+    let lasts: Vec<Option<i64>> = flushes.iter().map(|flush| flush.last.map(|last| last.offset.0)).collect();
+    let last_times: Vec<Option<i64>> =
+        flushes.iter().map(|flush| flush.last.map(|last| last.time.0)).collect();
     let rows: Vec<_> = flushes
         .iter()
         .flat_map(|flush| flush.watermarks.iter().map(|w| (flush.fence.partition.0, w)))
@@ -68,7 +72,9 @@ pub(super) async fn flush(
         .bind::<Array<Integer>, _>(partitions)
         .bind::<Array<Integer>, _>(subscriptions)
         .bind::<Array<BigInt>, _>(watermarks)
-        .bind::<Array<Nullable<BigInt>>, _>(times);
+        .bind::<Array<Nullable<BigInt>>, _>(times)
+        .bind::<Array<Nullable<BigInt>>, _>(lasts)
+        .bind::<Array<Nullable<BigInt>>, _>(last_times);
     let raised: Vec<Raised> = Prepared::of(query).load(&mut &conn.conn).await?;
     commit(conn).await?;
     let answer = |flush: &Flush| {

@@ -6,7 +6,8 @@ use diesel_async::RunQueryDsl;
 
 use crate::failure::FailureClass;
 use crate::identity::{Offset, PartitionId};
-use crate::store::{StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::record::Timestamp;
+use crate::store::{LastRecord, Log, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::PgConn;
 use super::commit::commit;
@@ -21,6 +22,14 @@ struct Row {
     flush_number: i64,
     #[diesel(sql_type = BigInt)]
     number_before: i64,
+    #[diesel(sql_type = Text)]
+    cluster: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    topic_id: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_offset: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_time: Option<i64>,
 }
 
 #[derive(QueryableByName)]
@@ -60,17 +69,22 @@ pub(super) async fn take_over(
     .await?;
     let row: Row = sql_query(
         "UPDATE inbox.partitions p \
-         SET epoch = $4, server = inbox.server(), owned_since = now(), flush_number = greatest(p.flush_number, $5) \
+         SET epoch = $4, server = inbox.server(), owned_since = now(), \
+             flush_number = greatest(p.flush_number, $5), \
+             cluster = coalesce(p.cluster, $6), topic_id = coalesce(p.topic_id, $7) \
          FROM (SELECT id, flush_number FROM inbox.partitions \
                WHERE consumer_group = $1 AND topic = $2 AND partition = $3 FOR UPDATE) AS before \
          WHERE p.id = before.id \
-         RETURNING p.id, p.incarnation, p.flush_number, before.flush_number AS number_before",
+         RETURNING p.id, p.incarnation, p.flush_number, before.flush_number AS number_before, \
+             p.cluster, p.topic_id, p.last_offset, p.last_time",
     )
     .bind::<Text, _>(&asked.group)
     .bind::<Text, _>(asked.topic.as_str())
     .bind::<Integer, _>(asked.partition.0)
     .bind::<SqlUuid, _>(asked.epoch.as_uuid())
     .bind::<Nullable<BigInt>, _>(asked.raise_number_to)
+    .bind::<Text, _>(&asked.log.cluster)
+    .bind::<Nullable<Text>, _>(&asked.log.topic_id)
     .get_result(pg)
     .await?;
     let subscriptions: Vec<i32> = asked.subscriptions.iter().map(|subscription| subscription.0).collect();
@@ -102,6 +116,11 @@ pub(super) async fn take_over(
         incarnation: row.incarnation,
         flush_number: row.flush_number,
         number_before: row.number_before,
+        log: Log { cluster: row.cluster, topic_id: row.topic_id },
+        last: row
+            .last_offset
+            .zip(row.last_time)
+            .map(|(offset, time)| LastRecord { offset: Offset(offset), time: Timestamp(time) }),
         watermarks: watermarks.ok_or_else(|| StoreError::Statement {
             class: FailureClass::Infrastructure,
             reason: "a watermark that was just written is not there".into(),

@@ -21,9 +21,12 @@ pub(super) async fn flush(
 fn flush_one(sqlite: &mut SqliteConnection, flush: &Flush) -> Result<Flushed, StoreError> {
     let partition = flush.fence.partition;
     let raise = sql_query(
-        "UPDATE inbox_partitions SET flush_number = flush_number + 1 \
+        "UPDATE inbox_partitions SET flush_number = flush_number + 1, \
+             last_offset = coalesce(?, last_offset), last_time = coalesce(?, last_time) \
          WHERE id = ? AND epoch = ? AND flush_number = ?",
     )
+    .bind::<Nullable<BigInt>, _>(flush.last.map(|last| last.offset.0))
+    .bind::<Nullable<BigInt>, _>(flush.last.map(|last| last.time.0))
     .bind::<Integer, _>(partition.0)
     .bind::<Binary, _>(flush.fence.epoch.as_uuid().into_bytes())
     .bind::<BigInt, _>(flush.number);

@@ -1,5 +1,6 @@
 //! `SQLite` in a file: one process, for demos and small tools.
 
+mod accept_log;
 mod admit;
 mod bury;
 mod commit;
@@ -20,12 +21,12 @@ pub(crate) use connection::Blocking;
 pub use connection::SqliteConn;
 
 use crate::dead_letter::DeadLetter;
-use crate::identity::SubscriptionId;
+use crate::identity::{Partition, SubscriptionId};
 use crate::tx::SqliteInner;
 
 use super::{
-    Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError, Registration,
-    Store, StoreError, TakeOver, TakenOver, TransactionLimits,
+    AcceptLog, Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError,
+    Registration, Store, StoreError, TakeOver, TakenOver, TransactionLimits,
 };
 
 use self::file::DatabaseFile;
@@ -85,6 +86,20 @@ impl SqliteStore {
     /// If the database cannot be asked.
     pub async fn migration_status(&self) -> Result<MigrationStatus, StoreError> {
         migrate::status(&self.file).await
+    }
+
+    /// Lets a partition that was stopped because its log is another one be consumed: see [`AcceptLog`].
+    /// A process that still has it begins anew. Returns the partitions that were accepted: none, if the
+    /// group has none of them, or they have another incarnation by now.
+    ///
+    /// # Errors
+    /// If a statement fails, or a transaction of the partition does not end within five seconds: nothing
+    /// was changed.
+    pub async fn accept_log(&self, asked: &AcceptLog) -> Result<Vec<Partition>, StoreError> {
+        let mut conn = <Self as Store>::Db::connect(self).await?;
+        let accepted = accept_log::accept_log(&mut conn, asked).await;
+        <Self as Store>::Db::discard(conn).await;
+        accepted
     }
 }
 
@@ -159,6 +174,13 @@ impl Database for Sqlite {
         flushes: &'a [Flush],
     ) -> Result<Vec<Flushed>, StoreError> {
         flush::flush(conn, limits, flushes).await
+    }
+
+    async fn accept_log<'a>(
+        conn: &'a mut SqliteConn,
+        asked: &'a AcceptLog,
+    ) -> Result<Vec<Partition>, StoreError> {
+        accept_log::accept_log(conn, asked).await
     }
 
     async fn probe(store: &SqliteStore) -> Result<(), StoreError> {

@@ -1,10 +1,11 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
-use diesel::sql_types::{BigInt, Binary, Integer, Text};
+use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel::{QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
 
 use crate::identity::{Offset, PartitionId, SubscriptionId};
-use crate::store::{StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::record::Timestamp;
+use crate::store::{LastRecord, Log, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::SqliteConn;
 
@@ -16,6 +17,14 @@ struct Row {
     incarnation: i32,
     #[diesel(sql_type = BigInt)]
     flush_number: i64,
+    #[diesel(sql_type = Text)]
+    cluster: String,
+    #[diesel(sql_type = Nullable<Text>)]
+    topic_id: Option<String>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_offset: Option<i64>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    last_time: Option<i64>,
 }
 
 #[derive(QueryableByName)]
@@ -51,6 +60,11 @@ pub(super) async fn take_over(
             flush_number,
             number_before: row.flush_number,
             watermarks: watermarks?,
+            log: Log { cluster: row.cluster, topic_id: row.topic_id },
+            last: row
+                .last_offset
+                .zip(row.last_time)
+                .map(|(offset, time)| LastRecord { offset: Offset(offset), time: Timestamp(time) }),
         })
     })
     .await
@@ -58,16 +72,19 @@ pub(super) async fn take_over(
 
 fn raise(sqlite: &mut SqliteConnection, asked: &TakeOver) -> Result<Row, StoreError> {
     let query = sql_query(
-        "INSERT INTO inbox_partitions (consumer_group, topic, partition, epoch, owned_since) \
-         VALUES (?, ?, ?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER)) \
+        "INSERT INTO inbox_partitions AS p (consumer_group, topic, partition, epoch, cluster, topic_id, owned_since) \
+         VALUES (?, ?, ?, ?, ?, ?, CAST(unixepoch('subsec') * 1000 AS INTEGER)) \
          ON CONFLICT (consumer_group, topic, partition) \
-         DO UPDATE SET epoch = excluded.epoch, owned_since = excluded.owned_since \
-         RETURNING id, incarnation, flush_number",
+         DO UPDATE SET epoch = excluded.epoch, owned_since = excluded.owned_since, \
+             cluster = coalesce(p.cluster, excluded.cluster), topic_id = coalesce(p.topic_id, excluded.topic_id) \
+         RETURNING id, incarnation, flush_number, cluster, topic_id, last_offset, last_time",
     )
     .bind::<Text, _>(&asked.group)
     .bind::<Text, _>(asked.topic.as_str())
     .bind::<Integer, _>(asked.partition.0)
-    .bind::<Binary, _>(asked.epoch.as_uuid().into_bytes());
+    .bind::<Binary, _>(asked.epoch.as_uuid().into_bytes())
+    .bind::<Text, _>(&asked.log.cluster)
+    .bind::<Nullable<Text>, _>(&asked.log.topic_id);
     Ok(query.get_result(sqlite)?)
 }
 

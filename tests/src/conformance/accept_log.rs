@@ -1,0 +1,120 @@
+//! Accept log: a new incarnation, once, and everything of the old log is forgotten.
+
+use inbox_core::store::{
+    AcceptLog, Admitted, Fence, Flush, FlushWatermark, LastRecord, Log, LogStart, StoreError, TakeOver,
+    TakenOver,
+};
+use inbox_core::{Offset, Partition, Timestamp, Topic};
+use tokio::time::timeout;
+
+use crate::dialect::Dialect;
+use crate::scene::{A_WHILE, GROUP, LIMITS, Scene, ownership};
+
+fn log(cluster: &str, topic_id: Option<&str>) -> Log {
+    Log { cluster: cluster.into(), topic_id: topic_id.map(Into::into) }
+}
+
+async fn take_over<D: Dialect>(scene: &Scene<D>, asked: &TakeOver) -> TakenOver {
+    D::take_over(&mut scene.conn().await, &LIMITS, asked).await.expect("nothing is open")
+}
+
+async fn taken_from<D: Dialect>(scene: &Scene<D>, partition: i32, first: i64, log: Log) -> TakenOver {
+    take_over(scene, &TakeOver { log, ..ownership(partition, vec![scene.subscription], first) }).await
+}
+
+async fn accept<D: Dialect>(scene: &Scene<D>, asked: &AcceptLog) -> Result<Vec<Partition>, StoreError> {
+    D::accept_log(&mut scene.conn().await, asked).await
+}
+
+fn asked(partition: Option<i32>, incarnation: i32, from: LogStart) -> AcceptLog {
+    let partition = partition.map(Partition);
+    AcceptLog { group: GROUP.into(), topic: Topic::new("orders"), partition, incarnation, from }
+}
+
+/// What the broker says first is kept; what it says later is for the caller to compare.
+pub async fn the_first_log_is_recorded<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let first = log("one", None);
+    assert_eq!(taken_from(&scene, 4, 0, first.clone()).await.log, first);
+    let with_id = log("one", Some("id"));
+    assert_eq!(taken_from(&scene, 4, 0, with_id.clone()).await.log, with_id, "an id that comes later");
+    let taken = taken_from(&scene, 4, 0, log("two", Some("other"))).await;
+    assert_eq!(taken.log, with_id);
+    assert!(taken.log.differs_from(&log("two", None)) && taken.log.differs_from(&log("one", Some("other"))));
+    assert!(!taken.log.differs_from(&log("", None)), "who says nothing does not contradict");
+}
+
+/// It comes and goes with the watermark, and one without does not erase it.
+pub async fn the_last_record_is_kept<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    let last = LastRecord { offset: Offset(8), time: Timestamp(-5) };
+    for (number, last) in [(0, Some(last)), (1, None)] {
+        let moved = FlushWatermark { subscription: scene.subscription, watermark: Offset(9), time: None };
+        let flush = Flush { fence: scene.fence, number, watermarks: vec![moved], last };
+        D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
+    }
+    assert_eq!(taken_from(&scene, 3, 0, Log::default()).await.last, Some(last));
+    assert_eq!(taken_from(&scene, 4, 0, Log::default()).await.last, None);
+}
+
+/// As if it was never here, but for its incarnation and the number that Kafka has.
+pub async fn another_log_begins_at_its_first_record<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    let last = Some(LastRecord { offset: Offset(8), time: Timestamp(5) });
+    let moved = FlushWatermark { subscription: scene.subscription, watermark: Offset(9), time: None };
+    let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![moved], last };
+    D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
+    let accepted = accept(&scene, &asked(Some(3), 1, LogStart::Earliest)).await.expect("an answer");
+    assert_eq!(accepted, [Partition(3)]);
+    let taken = taken_from(&scene, 3, 2, log("two", Some("new"))).await;
+    assert_eq!((taken.incarnation, taken.flush_number), (2, 1));
+    assert_eq!(taken.watermarks, [Offset(2)]);
+    assert_eq!((taken.log, taken.last), (log("two", Some("new")), None));
+}
+
+/// Where a person says, also below where it was.
+pub async fn another_log_begins_where_it_is_told<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    for (incarnation, offset) in [(1, 50), (2, 7)] {
+        let from = LogStart::At(Offset(offset));
+        assert_eq!(accept(&scene, &asked(None, incarnation, from)).await.expect("an answer"), [Partition(3)]);
+        assert_eq!(taken_from(&scene, 3, 0, Log::default()).await.watermarks, [Offset(offset)]);
+    }
+}
+
+/// Twice in sequence and twice at once: the incarnation that is named is accepted once. Others than
+/// those that are named stay.
+pub async fn an_incarnation_is_accepted_once<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    scene.take_over(4).await;
+    let one = asked(Some(3), 1, LogStart::Earliest);
+    let (left, right) = tokio::join!(accept(&scene, &one), accept(&scene, &one));
+    let mut accepted = left.expect("an answer");
+    accepted.extend(right.expect("an answer"));
+    assert_eq!(accepted, [Partition(3)]);
+    assert_eq!(accept(&scene, &one).await.expect("an answer"), []);
+    // Of all, those that have it still.
+    let all = asked(None, 1, LogStart::Earliest);
+    assert_eq!(accept(&scene, &all).await.expect("an answer"), [Partition(4)]);
+    let foreign = AcceptLog { group: "others".into(), ..asked(None, 2, LogStart::Earliest) };
+    assert_eq!(accept(&scene, &foreign).await.expect("an answer"), []);
+    assert_eq!(taken_from(&scene, 3, 0, Log::default()).await.incarnation, 2);
+}
+
+/// Whoever still owns the partition can write nothing more, and what it has open is waited for.
+pub async fn it_ends_the_ownership<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut owner = scene.conn().await;
+    scene.open(&mut owner, "a").await;
+    let one = asked(Some(3), 1, LogStart::Earliest);
+    let mut accepting = std::pin::pin!(accept(&scene, &one));
+    assert!(timeout(A_WHILE, &mut accepting).await.is_err(), "it did not wait");
+    D::commit(&mut owner).await.expect("it was there first");
+    assert_eq!(accepting.await.expect("an answer"), [Partition(3)]);
+    let late = D::admit(&mut owner, &LIMITS, &scene.ids(["b"])).await.expect("an answer");
+    assert_eq!(late, Admitted::Fenced(vec![scene.fence.partition]));
+    let Fence { partition, .. } = scene.take_over(3).await;
+    assert_eq!(partition, scene.fence.partition);
+}
