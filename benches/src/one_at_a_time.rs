@@ -56,7 +56,9 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
     let settings = inbox::Settings { lanes: 1, ..inbox::Settings::default() };
     let inbox = Inbox::new(library::store(&env).await?).handle(handler).settings(settings);
     let engine = inbox.start("bench-one-at-a-time", Vec::new(), events_to).await?;
-    let owner = Arc::new(engine.take_over(&topic, Partition(0), Offset(0), None, &Log::default()).await?);
+    let owner = Arc::new(
+        engine.take_over(&topic, Partition(0), Offset(0), None, &Log::default(), Duration::MAX).await?,
+    );
 
     let mut consumed = Prefix::default();
     let mut taken = Vec::new();

@@ -78,12 +78,8 @@ impl<Db: Database> Inbox<Db> {
 }
 
 impl<Db: Database> Engine<Db> {
-    /// How long one try to take a partition over waits for a zombie's transaction.
-    const TAKE_OVER: TransactionLimits = TransactionLimits {
-        statement: Duration::from_secs(2),
-        lock: Duration::from_secs(1),
-        idle: Duration::from_secs(5),
-    };
+    /// The longest that one try to take a partition over waits for a transaction of the owner before.
+    const PATIENCE: Duration = Duration::from_secs(1);
 
     /// The limits it runs with.
     pub fn settings(&self) -> &Settings {
@@ -98,7 +94,8 @@ impl<Db: Database> Engine<Db> {
     /// Gives a partition a new epoch and reads its watermarks. `first` is where a subscription that
     /// was never here begins; `committed` the flush number beside the offset that the broker has, asked
     /// for before: one above the database's own shows that the database went back (P10). `log` is which
-    /// log the broker has.
+    /// log the broker has, `patience` how long a transaction of the owner before is waited for, at most a
+    /// second: partitions are taken over one after the other.
     ///
     /// # Errors
     /// If the database refuses, or a transaction of the previous owner is still open: try again. If it
@@ -110,6 +107,7 @@ impl<Db: Database> Engine<Db> {
         first: Offset,
         committed: Option<i64>,
         log: &Log,
+        patience: Duration,
     ) -> Result<Owner, TakeOverError> {
         let consumers: Vec<_> = self
             .lanes
@@ -130,9 +128,14 @@ impl<Db: Database> Engine<Db> {
             raise_number_to: committed.filter(|_| self.settings.on_restore == OnRestore::ConsumeAgain),
         };
         let epoch = asked.epoch;
+        let limits = TransactionLimits {
+            statement: Duration::from_secs(2),
+            lock: patience.min(Self::PATIENCE),
+            idle: Duration::from_secs(5),
+        };
         let taken = self
             .ownership
-            .run(move |conn| Box::pin(async move { Db::take_over(conn, &Self::TAKE_OVER, &asked).await }))
+            .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
         let taken = self.told_health(taken).await?;
         if let Some(committed) = committed.filter(|committed| *committed > taken.number_before) {

@@ -34,6 +34,9 @@ pub(crate) enum Refusal {
 
 /// Between two tries.
 const WAIT: Duration = Duration::from_millis(200);
+/// How long the first try waits for a transaction of the owner before; it doubles with each. Short, so
+/// that one that is held for long does not hold up the claims of others.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Claims until it has the partition; ends early when nobody listens any more. A claim that was
 /// overtaken by a revoke raises an epoch for nothing, which harms nobody: the next owner raises it
@@ -45,10 +48,11 @@ pub(super) async fn claim<Db: Database>(
     place: Place,
     claim: u64,
 ) {
+    let mut patience = PATIENCE;
     let result = loop {
         if engine.is_up() {
             let Some(consumer) = consumer.upgrade() else { return };
-            match try_claim(&engine, consumer, &place).await {
+            match try_claim(&engine, consumer, &place, patience).await {
                 Ok(Some(claim)) => break Ok(claim),
                 Ok(None) => {}
                 Err(refusal) => break Err(refusal),
@@ -58,6 +62,7 @@ pub(super) async fn claim<Db: Database>(
             return;
         }
         tokio::time::sleep(WAIT).await;
+        patience = patience.saturating_mul(2);
     };
     wakes.send(Wake::Claimed { place, claim, result: Box::new(result) });
 }
@@ -66,13 +71,14 @@ async fn try_claim<Db: Database>(
     engine: &Arc<Engine<Db>>,
     consumer: Arc<BaseConsumer<Context>>,
     place: &Place,
+    patience: Duration,
 ) -> Result<Option<Claim>, Refusal> {
     let Some((low, _)) = ask(&consumer, place, log_range).await else { return Ok(None) };
     let Some(found) = ask(&consumer, place, which_log).await else { return Ok(None) };
     let (topic, partition) = place;
     // Before the take-over: what the database has afterwards is at least as young, unless it went back.
     let Some(committed) = ask(&consumer, place, committed_number).await else { return Ok(None) };
-    let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found).await {
+    let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found, patience).await {
         Ok(owner) => owner,
         Err(TakeOverError::Store(_)) => return Ok(None),
         Err(TakeOverError::WentBack { number, committed }) => {
