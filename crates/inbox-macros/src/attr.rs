@@ -17,6 +17,7 @@ use crate::words;
 pub(crate) struct Attrs {
     pub(crate) name: Option<Expr>,
     pub(crate) topics: Vec<Expr>,
+    pub(crate) patterns: Vec<Expr>,
     pub(crate) payload: Option<Type>,
     pub(crate) id: Option<Rule>,
     pub(crate) key: Option<Rule>,
@@ -64,7 +65,9 @@ impl Attrs {
     /// Whether the attribute was at least tried, so that it is wrong and not missing.
     pub(crate) fn tried(&self, attribute: &str) -> bool {
         let tried = |attribute| self.written.contains(&attribute) || self.meant.contains(&attribute);
-        self.unreadable || tried(attribute) || attribute == "topic" && tried("topics")
+        self.unreadable
+            || tried(attribute)
+            || attribute == "topic" && (tried("topics") || tried("topic_pattern"))
     }
 
     fn items(&mut self, input: ParseStream<'_>, errors: &mut Errors) -> Result<()> {
@@ -102,7 +105,8 @@ impl Attrs {
                 format!("unknown attribute `{text}`{hint} (there are {known})"),
             ));
         };
-        let again = self.written.contains(&attribute) && !matches!(attribute, "topic" | "topics");
+        let again =
+            self.written.contains(&attribute) && !matches!(attribute, "topic" | "topics" | "topic_pattern");
         self.written.push(attribute);
         if again {
             return Err(Error::new(
@@ -124,6 +128,7 @@ impl Attrs {
         match attribute {
             "name" => self.name = Some(input.parse()?),
             "topic" => self.topics.push(input.parse()?),
+            "topic_pattern" => self.patterns.push(input.parse()?),
             "payload" => self.payload = Some(unquoted(attribute, input)?),
             "id" => self.id = Some(Rule::parse(Slot::of(Wanted::Id), input)?),
             "key" => self.key = Some(Rule::parse(Slot::of(Wanted::Key), input)?),

@@ -98,8 +98,9 @@ fn mentions(tokens: TokenStream, parameters: &HashSet<String>) -> bool {
 }
 
 fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
-    let Subscription { name, topics, payload, id, key, filter, max_batch, time_limit, start, .. } =
-        subscription;
+    let Subscription {
+        name, topics, patterns, payload, id, key, filter, max_batch, time_limit, start, ..
+    } = subscription;
     let codec = codec(core, subscription);
     let id = rule(core, Wanted::Id, id, payload);
     let key = rule(core, Wanted::Key, key, payload);
@@ -116,6 +117,7 @@ fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
     quote! {
         #core::Definition::new(#name, #codec)
             #(.topic(#topics))*
+            #(.topic_pattern(#patterns))*
             .id(#id)
             .key(#key)
             #filter

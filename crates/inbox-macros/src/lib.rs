@@ -50,7 +50,7 @@ use syn::{DeriveInput, parse_macro_input};
 /// | attribute | must be given | default |
 /// |---|---|---|
 /// | [`name`](#name) | yes | |
-/// | [`topic`, `topics`](#topic-topics) | yes | |
+/// | [`topic`, `topics`, `topic_pattern`](#topic-topics-topic_pattern) | one of them | |
 /// | [`payload`](#payload) | yes | |
 /// | [`id`](#id) | yes | |
 /// | [`key`](#key) | yes | |
@@ -71,10 +71,11 @@ use syn::{DeriveInput, parse_macro_input};
 /// handler under another name is another subscription and sees every message again. At most 200
 /// bytes of ASCII letters, digits and `.`, `_`, `-`, `:`, `/`.
 ///
-/// # `topic`, `topics`
+/// # `topic`, `topics`, `topic_pattern`
 ///
-/// What it consumes: `topic = "…"`, more than once for several, or a list in one. Each topic is
-/// written out; there are no patterns.
+/// What it consumes: `topic = "…"`, more than once for several, or a list in one. With `topic_pattern
+/// = "orders\\..*"` every topic whose whole name matches the regular expression, also those that are
+/// made later; one that cannot be read is told when the inbox starts.
 ///
 /// ```
 /// # use inbox_core::Subscription;

@@ -15,6 +15,7 @@ use crate::words;
 pub(crate) struct Subscription<'a> {
     pub(crate) name: &'a Expr,
     pub(crate) topics: &'a [Expr],
+    pub(crate) patterns: &'a [Expr],
     pub(crate) payload: Payload<'a>,
     pub(crate) id: &'a Rule,
     pub(crate) key: &'a Rule,
@@ -50,6 +51,9 @@ pub(crate) fn check<'a>(
     for (at, topic) in attrs.topics.iter().enumerate() {
         note(self::topic(topic, &attrs.topics[..at]));
     }
+    for pattern in &attrs.patterns {
+        note(self::pattern(pattern));
+    }
     note(attrs.max_batch.as_ref().map_or(Ok(()), max_batch));
     let time_limit = attrs.time_limit.as_ref().map(time_limit).transpose();
     let time_limit = time_limit.unwrap_or_else(|error| {
@@ -67,6 +71,7 @@ pub(crate) fn check<'a>(
         Some(Subscription {
             name: attrs.name.as_ref()?,
             topics: &attrs.topics,
+            patterns: &attrs.patterns,
             payload: payload?,
             id: attrs.id.as_ref()?,
             key: attrs.key.as_ref()?,
@@ -132,8 +137,8 @@ fn topic(expr: &Expr, before: &[Expr]) -> Result<(), Error> {
         }
         _ if topic == "." || topic == ".." => format!("Kafka has no topic `{topic}`: write a topic's name"),
         Some(odd) => format!(
-            "the topic's name has {odd:?} in it: Kafka takes ASCII letters, digits and any of . _ - and here each topic \
-             is written out, without patterns"
+            "the topic's name has {odd:?} in it: Kafka takes ASCII letters, digits and any of . _ -; for several \
+             topics write `topic_pattern = \"orders\\\\..*\"`"
         ),
         None if before
             .iter()
@@ -144,6 +149,17 @@ fn topic(expr: &Expr, before: &[Expr]) -> Result<(), Error> {
         None => return Ok(()),
     };
     Err(Error::new_spanned(expr, problem))
+}
+
+/// Whether it can be read is told when the inbox starts: the derive has no regular expressions.
+fn pattern(expr: &Expr) -> Result<(), Error> {
+    match text("topic_pattern", expr)? {
+        Some(pattern) if pattern.is_empty() => Err(Error::new_spanned(
+            expr,
+            format!("an empty pattern matches no topic: `{}`", words::example("topic_pattern")),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// The literal's text; `None` for an expression, whose value only the running service knows.

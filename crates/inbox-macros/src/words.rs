@@ -1,10 +1,11 @@
 //! The words that `#[inbox(…)]` knows, and what a wrong one may have been meant to be.
 
 /// Every attribute, with an example of it.
-const ATTRIBUTES: [(&str, &str); 12] = [
+const ATTRIBUTES: [(&str, &str); 13] = [
     ("name", r#"name = "payments.reserve""#),
     ("topic", r#"topic = "orders.placed""#),
     ("topics", r#"topics("orders.placed", "orders.changed")"#),
+    ("topic_pattern", r#"topic_pattern = "orders\\..*""#),
     ("payload", "payload = OrderPlaced"),
     ("id", r#"id = header("event-id")"#),
     ("key", "key = payload(order_id)"),

@@ -67,8 +67,8 @@ impl<P: 'static> Definition<P> {
     /// unless it is set), and begin at their first record. Kafka's own, with two underscores in front,
     /// never match.
     #[must_use]
-    pub fn topic_pattern(mut self, pattern: &str) -> Self {
-        self.topics.add_pattern(pattern);
+    pub fn topic_pattern(mut self, pattern: impl AsRef<str>) -> Self {
+        self.topics.add_pattern(pattern.as_ref());
         self
     }
 

@@ -41,4 +41,8 @@ struct EmptyList;
 #[inbox(name = "a", topics = "a", payload = OrderPlaced, id = offset, key = record)]
 struct NoList;
 
+#[derive(Subscription)]
+#[inbox(name = "a", topic_pattern = "", payload = OrderPlaced, id = offset, key = record)]
+struct EmptyPattern;
+
 fn main() {}

@@ -9,6 +9,7 @@ struct OrderPlaced {
 
 const NAME: &str = "a";
 const TOPIC: &str = "orders.returned";
+const PATTERN: &str = "returns-[0-9]+";
 const HEADER: &str = "event-id";
 const BATCH: usize = 10;
 
@@ -23,6 +24,15 @@ const BATCH: usize = 10;
     key = record
 )]
 struct Several;
+
+#[derive(Subscription)]
+#[inbox(name = "a", topic_pattern = r"orders\.(eu|us)\..*", topic_pattern = PATTERN, topic = TOPIC)]
+#[inbox(payload = OrderPlaced, id = offset, key = record)]
+struct ByPattern;
+
+#[derive(Subscription)]
+#[inbox(name = "a", topic_pattern = "orders.*", payload = OrderPlaced, id = offset, key = record)]
+struct OnlyByPattern;
 
 #[derive(Subscription)]
 #[inbox(name = NAME, topic = TOPIC, topics(crate::TOPIC), payload = OrderPlaced)]
@@ -58,6 +68,8 @@ subscription!(FromMacro, "a", "b", Option<OrderPlaced>, order_id);
 
 fn main() {
     let _ = Several.definition();
+    let _ = ByPattern.definition();
+    let _ = OnlyByPattern.definition();
     let _ = ByConstant.definition();
     let _ = ByField { topic: "a".to_owned() }.definition();
     let _ = FromMacro.definition();
