@@ -42,6 +42,10 @@ impl Context {
         self.closing.store(true, Ordering::Release);
     }
 
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
     fn push(&self, rebalance: Rebalance) {
         self.rebalances.lock().unwrap_or_else(PoisonError::into_inner).push(rebalance);
     }
@@ -85,7 +89,7 @@ impl ConsumerContext for Context {
                 }
             }
             _ if matches!(consumer.rebalance_protocol(), RebalanceProtocol::Eager) => consumer.unassign(),
-            _ if self.closing.load(Ordering::Acquire) => consumer.incremental_unassign(&nothing),
+            _ if self.is_closing() => consumer.incremental_unassign(&nothing),
             _ => {
                 self.push(Rebalance::Revoked { places: places(list), lost: consumer.assignment_lost() });
                 Ok(())

@@ -137,7 +137,10 @@ impl<Db: Database> Engine<Db> {
             .ownership
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
-        let taken = self.told_health(taken).await?;
+        if taken.is_err() {
+            self.health.suspect().await;
+        }
+        let taken = taken?;
         if let Some(committed) = committed.filter(|committed| *committed > taken.number_before) {
             let number = taken.number_before;
             if self.settings.on_restore == OnRestore::Stop {
@@ -211,7 +214,12 @@ impl<Db: Database> Engine<Db> {
                 Box::pin(async move { Db::flush(conn, &TransactionLimits::OWN, &flushes).await })
             })
             .await;
-        self.told_health(answer).await
+        if let Err(error) = &answer
+            && self.health.suspect().await
+        {
+            tracing::warn!(%error, "watermarks could not be written and are written with the next ones");
+        }
+        answer
     }
 
     fn resolve(&self, request: &FlushRequest) -> Flush {
@@ -236,16 +244,6 @@ impl<Db: Database> Engine<Db> {
     /// more.
     pub async fn stop(&self, limit: Duration) {
         self.lanes.stop(limit).await;
-    }
-
-    async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result {
-            let healthy = self.health.suspect().await;
-            if healthy {
-                tracing::warn!(%error, "a transaction of the inbox failed and is tried again");
-            }
-        }
-        result
     }
 }
 

@@ -1,13 +1,13 @@
 //! Raising a partition's epoch and loading its state, however long that takes.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use inbox_core::inbox::{Engine, Owner, TakeOverError};
 use inbox_core::store::LastRecord;
-use inbox_core::{Database, Offset, Topic};
-use rdkafka::consumer::BaseConsumer;
+use inbox_core::{Database, Offset, StoreError, Topic};
+use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use tokio::task::spawn_blocking;
 
 use crate::context::{Context, Place};
@@ -32,6 +32,15 @@ pub(crate) enum Refusal {
     End(Error),
 }
 
+/// What a try came to.
+enum Tried {
+    Claimed(Claim),
+    /// Kafka does not answer, which was told.
+    Silent,
+    /// The database refuses.
+    Later(StoreError),
+}
+
 /// Between two tries.
 const WAIT: Duration = Duration::from_millis(200);
 /// How long the first try waits for a transaction of the owner before; it doubles with each. Short, so
@@ -43,22 +52,29 @@ const PATIENCE: Duration = Duration::from_millis(100);
 /// again.
 pub(super) async fn claim<Db: Database>(
     engine: Arc<Engine<Db>>,
-    consumer: std::sync::Weak<BaseConsumer<Context>>,
+    consumer: Weak<BaseConsumer<Context>>,
     wakes: Wakes,
     place: Place,
     claim: u64,
 ) {
-    let mut patience = PATIENCE;
+    let (mut patience, mut tries) = (PATIENCE, 0_u32);
     let result = loop {
         if engine.is_up() {
-            let Some(consumer) = consumer.upgrade() else { return };
-            match try_claim(&engine, consumer, &place, patience).await {
-                Ok(Some(claim)) => break Ok(claim),
-                Ok(None) => {}
+            match try_claim(&engine, &consumer, &place, patience).await {
+                Ok(Tried::Claimed(claim)) => break Ok(claim),
+                Ok(Tried::Silent) => {}
+                Ok(Tried::Later(error)) => {
+                    tries += 1;
+                    // Told ever more rarely.
+                    if tries.is_power_of_two() {
+                        let (topic, partition) = &place;
+                        tracing::warn!(%topic, %partition, tries, %error, "a partition cannot be taken over yet");
+                    }
+                }
                 Err(refusal) => break Err(refusal),
             }
         }
-        if consumer.strong_count() == 0 {
+        if consumer.upgrade().is_none_or(|consumer| consumer.context().is_closing()) {
             return;
         }
         tokio::time::sleep(WAIT).await;
@@ -69,18 +85,18 @@ pub(super) async fn claim<Db: Database>(
 
 async fn try_claim<Db: Database>(
     engine: &Arc<Engine<Db>>,
-    consumer: Arc<BaseConsumer<Context>>,
+    consumer: &Weak<BaseConsumer<Context>>,
     place: &Place,
     patience: Duration,
-) -> Result<Option<Claim>, Refusal> {
-    let Some((low, _)) = ask(&consumer, place, log_range).await else { return Ok(None) };
-    let Some(found) = ask(&consumer, place, which_log).await else { return Ok(None) };
+) -> Result<Tried, Refusal> {
+    let Some((low, _)) = ask(consumer, place, log_range).await else { return Ok(Tried::Silent) };
+    let Some(found) = ask(consumer, place, which_log).await else { return Ok(Tried::Silent) };
     let (topic, partition) = place;
     // Before the take-over: what the database has afterwards is at least as young, unless it went back.
-    let Some(committed) = ask(&consumer, place, committed_number).await else { return Ok(None) };
+    let Some(committed) = ask(consumer, place, committed_number).await else { return Ok(Tried::Silent) };
     let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found, patience).await {
         Ok(owner) => owner,
-        Err(TakeOverError::Store(_)) => return Ok(None),
+        Err(TakeOverError::Store(error)) => return Ok(Tried::Later(error)),
         Err(TakeOverError::WentBack { number, committed }) => {
             let (topic, partition) = place.clone();
             return Err(Refusal::End(Error::DatabaseWentBack { topic, partition, number, committed }));
@@ -90,7 +106,7 @@ async fn try_claim<Db: Database>(
         }
     };
     // Asked again, since the previous owner may have gone on until the take-over.
-    let Some((low, high)) = ask(&consumer, place, log_range).await else { return Ok(None) };
+    let Some((low, high)) = ask(consumer, place, log_range).await else { return Ok(Tried::Silent) };
     let (low, high) = (Offset(low), Offset(high));
     let outside = |watermark: &Offset| *watermark < low || *watermark > high;
     if let Some(watermark) = owner.watermarks().iter().map(|(_, watermark)| *watermark).find(outside) {
@@ -98,12 +114,12 @@ async fn try_claim<Db: Database>(
         return Err(Refusal::Stop { incarnation: owner.incarnation(), reason });
     }
     let recognise = owner.last().filter(|last| last.offset >= low);
-    Ok(Some(Claim { owner, recognise }))
+    Ok(Tried::Claimed(Claim { owner, recognise }))
 }
 
 /// What Kafka says of the partition; nothing if it does not answer, which is told.
 async fn ask<T, E>(
-    consumer: &Arc<BaseConsumer<Context>>,
+    consumer: &Weak<BaseConsumer<Context>>,
     (topic, partition): &Place,
     question: fn(&BaseConsumer<Context>, &Topic, i32) -> Result<T, E>,
 ) -> Option<T>
@@ -111,7 +127,8 @@ where
     T: Send + 'static,
     E: Display + Send + 'static,
 {
-    let (consumer, asked, number) = (Arc::clone(consumer), topic.clone(), partition.0);
+    // Held no longer than the question takes: who closes the client waits for it.
+    let (consumer, asked, number) = (consumer.upgrade()?, topic.clone(), partition.0);
     let answer = spawn_blocking(move || question(&consumer, &asked, number)).await.ok()?;
     answer
         .map_err(|error| tracing::warn!(%topic, %partition, %error, "Kafka does not tell what it has of a partition"))
