@@ -385,6 +385,14 @@ impl Group {
         self.client.commit(&list, CommitMode::Sync).expect("the group is empty");
     }
 
+    /// What it is doing, in Kafka's words, under the classic protocol.
+    #[must_use]
+    pub fn state(&self) -> String {
+        let groups = self.client.client().fetch_group_list(Some(&self.name), PATIENCE);
+        let groups = groups.expect("the broker answers");
+        groups.groups().first().map(|group| group.state().to_owned()).unwrap_or_default()
+    }
+
     /// The client ids of its members, sorted.
     #[must_use]
     pub fn members(&self) -> Vec<String> {

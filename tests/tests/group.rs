@@ -199,6 +199,27 @@ async fn an_end_without_a_broker() {
     }
 }
 
+/// Told to end while the group waits for a member that is gone: the client library would wait with it, as
+/// long as that one's session lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_while_the_group_waits_for_the_dead() {
+    let (ledger, topic, service) = scene(4, classic).await;
+    let service = service.session(Duration::from_mins(1));
+    let stays = service.named("stays").start().await;
+    let dies = Worker::start(&service.named("dies"));
+    let load = Load::start(&topic, LoadPlan::default());
+    works(&ledger, "stays").await;
+    works(&ledger, "dies").await;
+    dies.kill();
+    // Whoever joins makes the others join again, and one of them cannot.
+    let joins = service.named("joins").start().await;
+    let group = service.group();
+    wait::until("a rebalance that goes on", async || group.state() == "PreparingRebalance").await;
+    ends_in_time(joins).await;
+    ends_in_time(stays).await;
+    drop(load.stop());
+}
+
 /// Members join and leave all the time, gracefully and killed: those that stay make progress.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_storm_of_rebalances() {
