@@ -12,6 +12,10 @@ check:
 test *args:
     tests/run {{ args }}
 
+# The tests that draw faults at random, for minutes each (5 if nothing is said)
+soak minutes="5":
+    tests/soak {{ minutes }}
+
 # Break each promise in a copy and expect its test to fail; arguments are names of patches
 prove *args:
     tests/prove {{ args }}

@@ -16,6 +16,7 @@
 //! | `load` | records sent on purpose, and all the time |
 //! | `service` | what a service is made of, and one inside the test |
 //! | `worker` | the same as a process, to be killed and stopped |
+//! | `member` | such a process with its own way to the database, for chaos |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
 //! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
@@ -32,6 +33,7 @@ pub mod handlers;
 pub mod job;
 pub mod kafka;
 pub mod load;
+pub mod member;
 pub mod oracle;
 pub mod own_services;
 mod plain_diesel;

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 /// Services that nobody else uses. Stopped, and their data deleted, when this is dropped.
 pub struct OwnServices {
     state: TempDir,
-    given: &'static str,
+    given: &'static [&'static str],
     /// The database's address.
     pub database: String,
     /// The brokers' address.
@@ -19,17 +19,23 @@ impl OwnServices {
     /// A Postgres of its own; Kafka is that of all tests. Blocks.
     #[must_use]
     pub fn postgres() -> Self {
-        Self::start("INBOX_TEST_DATABASE_URL")
+        Self::start(&["INBOX_TEST_DATABASE_URL"])
     }
 
     /// A Kafka of its own; Postgres is that of all tests. Blocks.
     #[must_use]
     pub fn kafka() -> Self {
-        Self::start("INBOX_TEST_BROKERS")
+        Self::start(&["INBOX_TEST_BROKERS"])
     }
 
-    /// The script takes what the environment names, and starts the other one.
-    fn start(given: &'static str) -> Self {
+    /// Both of its own. Blocks.
+    #[must_use]
+    pub fn both() -> Self {
+        Self::start(&["INBOX_TEST_DATABASE_URL", "INBOX_TEST_BROKERS"])
+    }
+
+    /// The script takes what the environment names, and starts the rest.
+    fn start(given: &'static [&'static str]) -> Self {
         let state = TempDir::new().expect("a folder for its state");
         let mut services = Self { state, given, database: String::new(), brokers: String::new() };
         let exports = services.run("start");
@@ -63,7 +69,10 @@ impl OwnServices {
         let script = std::env::var_os("INBOX_TEST_SERVICES")
             .map_or_else(|| PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/services")), PathBuf::from);
         let mut services = Command::new(script);
-        services.arg(command).env("INBOX_TEST_STATE", self.state.path().join("state")).env_remove(self.given);
+        services.arg(command).env("INBOX_TEST_STATE", self.state.path().join("state"));
+        for name in self.given {
+            services.env_remove(name);
+        }
         services
     }
 }

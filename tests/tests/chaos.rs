@@ -9,93 +9,10 @@ use fastrand::Rng;
 use inbox_tests::job::{Act, JobSubscription, KeyFrom};
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{Load, LoadPlan, seed};
+use inbox_tests::member::Member;
 use inbox_tests::oracle::Ledger;
-use inbox_tests::proxy::{Lost, Proxy};
 use inbox_tests::service::Service;
 use inbox_tests::wait;
-use inbox_tests::worker::Worker;
-
-/// A process of the service, its own way to the database, and what has been done to it.
-struct Member {
-    service: Service,
-    proxy: Proxy,
-    worker: Option<Worker>,
-    frozen: bool,
-}
-
-impl Member {
-    async fn new(name: &str, service: &Service, ledger: &Ledger) -> Self {
-        let proxy = Proxy::to(&ledger.url()).await;
-        let service = Service { database: proxy.url().to_owned(), ..service.named(name) };
-        Self { service, proxy, worker: None, frozen: false }
-    }
-
-    /// As whatever supervises processes does: one that has ended is started again.
-    fn supervise(&mut self) {
-        let runs = self.worker.as_mut().is_some_and(Worker::is_running);
-        if !runs {
-            self.worker = Some(Worker::start(&self.service));
-            self.frozen = false;
-        }
-    }
-
-    async fn suffer(&mut self, random: &mut Rng) -> &'static str {
-        let Some(worker) = self.worker.take_if(Worker::is_running) else { return "has ended" };
-        if self.frozen {
-            worker.thaw();
-            self.frozen = false;
-            self.worker = Some(worker);
-            return "thaws";
-        }
-        let (what, worker) = match random.u8(0..9) {
-            0 | 1 => {
-                worker.kill();
-                ("is killed", None)
-            }
-            2 => {
-                self.proxy.restore();
-                worker.stop().await;
-                ("ends gracefully", None)
-            }
-            3 | 4 => {
-                worker.freeze();
-                self.frozen = true;
-                ("freezes", Some(worker))
-            }
-            5 => {
-                self.proxy.cut();
-                ("is cut off", Some(worker))
-            }
-            6 => {
-                self.proxy.drop_connections();
-                ("loses its connections", Some(worker))
-            }
-            7 => {
-                let lost = if random.bool() { Lost::Answer } else { Lost::OnTheWay };
-                self.proxy.lose_commits(random.usize(1..4), lost);
-                ("loses commits", Some(worker))
-            }
-            _ => {
-                self.proxy.forget_connections();
-                ("has silent connections", Some(worker))
-            }
-        };
-        self.worker = worker;
-        what
-    }
-
-    fn is_relieved(&mut self) {
-        self.proxy.restore();
-        self.proxy.lose_commits(0, Lost::Answer);
-        if self.frozen
-            && let Some(worker) = &self.worker
-        {
-            worker.thaw();
-        }
-        self.frozen = false;
-        self.supervise();
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn everything_at_once_in_batches() {
@@ -122,7 +39,7 @@ async fn everything_at_once(acts: Vec<Act>) {
     service.subscriptions.push(ordered);
     let mut members = Vec::new();
     for name in ["first", "second", "third"] {
-        let mut member = Member::new(name, &service, &ledger).await;
+        let mut member = Member::new(name, &service).await;
         member.supervise();
         members.push(member);
     }
