@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use inbox_core::store::Departed;
 use inbox_core::{Offset, Partition, StartError, StoreError, Topic};
 use rdkafka::error::KafkaError;
 
@@ -85,6 +86,10 @@ pub enum Error {
         /// The flush number in Kafka.
         committed: i64,
     },
+    /// A subscription was moved to another consumer group, or removed, while this service ran its handler.
+    /// Nothing of it was handled here since.
+    #[error(transparent)]
+    Departed(#[from] Departed),
     /// A part of a log cannot be read: it is damaged, compressed in a way that this build does not
     /// know (features `zstd`, `ssl`), or gone. Going on would skip records.
     #[error("topic {topic} partition {partition} cannot be read from offset {from} on: {source}")]

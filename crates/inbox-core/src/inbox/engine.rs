@@ -8,7 +8,7 @@ use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
-    Database, Fence, First, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
+    Database, Departed, Fence, First, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
 };
 use crate::subscription::ReadContext;
 
@@ -103,7 +103,7 @@ impl<Db: Database> Engine<Db> {
     ///
     /// # Errors
     /// If the database refuses, or a transaction of the previous owner is still open: try again. If it
-    /// went back and [`Settings::on_restore`] says stop.
+    /// went back and [`Settings::on_restore`] says stop. If a subscription was moved or removed.
     pub async fn take_over(
         &self,
         topic: &Topic,
@@ -230,7 +230,10 @@ impl<Db: Database> Engine<Db> {
     }
 
     async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result {
+        // A departed subscription is a person's decision, and no sign of anything.
+        if let Err(error) = &result
+            && !matches!(error, StoreError::Departed(_))
+        {
             let healthy = self.health.suspect().await;
             if healthy {
                 tracing::warn!(%error, "a transaction of the inbox failed and is tried again");
@@ -245,7 +248,10 @@ impl<Db: Database> Engine<Db> {
 pub enum TakeOverError {
     /// The database refused, or a transaction of the previous owner is still open: try again.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// A subscription is not its group's any more: it was moved or removed.
+    #[error(transparent)]
+    Departed(#[from] Departed),
     /// The database is older than what was committed.
     #[error("the database has the flush number {number}, but {committed} was committed")]
     WentBack {
@@ -254,6 +260,15 @@ pub enum TakeOverError {
         /// The number that the broker has.
         committed: i64,
     },
+}
+
+impl From<StoreError> for TakeOverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Departed(departed) => Self::Departed(departed),
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// A partition whose watermarks are to be written.

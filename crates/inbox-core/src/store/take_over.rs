@@ -2,6 +2,8 @@
 
 use crate::identity::{Epoch, Offset, Partition, PartitionId, SubscriptionId, Topic};
 
+use super::StoreError;
+
 /// A partition that Kafka assigned to this process.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
@@ -34,4 +36,72 @@ pub struct TakenOver {
     pub number_before: i64,
     /// The watermark of each subscription, in the order in which they were asked for.
     pub watermarks: Vec<Offset>,
+}
+
+/// A subscription that this group's services still run, and that is not this group's any more. Nothing was
+/// taken over: whoever runs it would handle what belongs elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Departed {
+    /// A person moved it.
+    #[error(
+        "subscription {name} was moved from the consumer group {from:?} to {to:?}: consume it there, and leave its \
+         handler out of the services of {from:?}"
+    )]
+    Moved {
+        /// The subscription.
+        name: String,
+        /// The group that asked for its watermark.
+        from: String,
+        /// The group it belongs to.
+        to: String,
+    },
+    /// A person removed it.
+    #[error(
+        "subscription {name} was removed from the consumer group {group:?}: leave its handler out of the service; to \
+         begin anew under the same name, start the service with `start = …` at the handler"
+    )]
+    Removed {
+        /// The subscription.
+        name: String,
+        /// The group it belonged to.
+        group: String,
+    },
+    /// The database has no subscription of this number: it went back to before the subscription was recorded.
+    #[error(
+        "the database does not know subscription number {number} any more, which it gave out when this service started: \
+         it was restored or migrated down; start the service again"
+    )]
+    Unknown {
+        /// The number.
+        number: i32,
+    },
+}
+
+/// What the store has of a subscription that is asked for.
+pub(crate) struct Standing {
+    pub(crate) id: i32,
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) removed: bool,
+}
+
+impl TakeOver {
+    /// Whether all of its subscriptions are still this group's.
+    pub(crate) fn check(&self, standings: &[Standing]) -> Result<(), StoreError> {
+        for SubscriptionId(number) in self.subscriptions.iter().copied() {
+            let departed = match standings.iter().find(|standing| standing.id == number) {
+                None => Departed::Unknown { number },
+                Some(Standing { name, group, removed: true, .. }) => {
+                    Departed::Removed { name: name.clone(), group: group.clone() }
+                }
+                Some(Standing { name, group, .. }) if *group != self.group => {
+                    Departed::Moved { name: name.clone(), from: self.group.clone(), to: group.clone() }
+                }
+                Some(_) => continue,
+            };
+            return Err(departed.into());
+        }
+        Ok(())
+    }
 }
