@@ -109,7 +109,7 @@ macro_rules! store_conformance {
                 it_gives_up_on_a_transaction_in_the_way
                 a_repeated_one_changes_nothing
                 one_that_was_interrupted_is_finished_by_the_next
-                the_others_of_the_group_stay
+                the_others_of_the_groups_stay
                 incarnations_do_not_go_back
                 what_cannot_be_moved_is_refused
             }

@@ -151,8 +151,9 @@ pub async fn one_that_was_interrupted_is_finished_by_the_next<D: Dialect>() {
     assert_eq!(scene.count(&format!("{} WHERE partition_id = {left}", D::table("messages"))).await, 0);
 }
 
-/// The others of the group keep their watermarks and rows, and their owner begins anew.
-pub async fn the_others_of_the_group_stay<D: Dialect>() {
+/// The others of the old group keep their watermarks and rows, and their owner begins anew; whoever owns
+/// the partition in the new group is not disturbed.
+pub async fn the_others_of_the_groups_stay<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let other = scene.subscribe("totals").await;
     let mut conn = scene.conn().await;
@@ -161,11 +162,25 @@ pub async fn the_others_of_the_group_stay<D: Dialect>() {
     let fence = Fence { partition: taken.partition, epoch: asked.epoch };
     let admission = Admission { subscription: other, fences: vec![fence], ..scene.ids(["a"]) };
     scene.write(&admission).await.expect("it is written");
+    let theirs = D::register(&mut conn, THERE, &[registration("audit")]).await.expect("it is new");
+    let asked = TakeOver { group: THERE.into(), ..ownership(3, theirs.clone(), 5) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+    let there = Fence { partition: taken.partition, epoch: asked.epoch };
+
     assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is moved"), Moved { watermarks: 1, rows: 0 });
     let taken = D::take_over(&mut conn, &LIMITS, &ownership(3, vec![other], 0)).await.expect("it is ours");
     assert_eq!(taken.watermarks, [Offset(7)]);
     let rows = format!("{} WHERE partition_id = {}", D::table("messages"), fence.partition.0);
     assert_eq!(scene.count(&rows).await, 1);
+
+    let moved = FlushWatermark { subscription: theirs[0], watermark: Offset(6), time: None };
+    let flush = Flush { fence: there, number: 0, watermarks: vec![moved] };
+    let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
+    assert_eq!(flushed, [Flushed::Written { partition: there.partition, number: 1 }]);
+    let both = vec![theirs[0], scene.subscription];
+    let asked = TakeOver { group: THERE.into(), ..ownership(3, both, 99) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    assert_eq!((taken.partition, taken.watermarks), (there.partition, vec![Offset(6), Offset(0)]));
 }
 
 /// The new group's partition keeps the higher incarnation, and an id made of an offset never changes.
