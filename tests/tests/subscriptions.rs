@@ -1,15 +1,17 @@
 //! P1 to P4 across what a person does with subscriptions: moved to another group, removed, added again,
 //! left out for a while.
 
-use inbox_core::store::{Departed, OnUnfinished, RegisterError};
-use inbox_core::{PostgresStore, StartError};
+use inbox_core::store::{Departed, OnUnfinished, RegisterError, TakeOver};
+use inbox_core::{Database as _, Postgres, PostgresStore, StartError, StoreError, Topic};
 use inbox_kafka::Error;
 use inbox_tests::job::{Begin, JobSubscription};
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{Load, LoadPlan, notes, send};
 use inbox_tests::oracle::Ledger;
+use inbox_tests::scene::{A_WHILE, LIMITS, ownership, registration};
 use inbox_tests::service::{Running, Service};
 use inbox_tests::wait;
+use tokio::time::timeout;
 
 async fn scene(partitions: i32) -> (Ledger, FreshTopic, Service) {
     let (ledger, topic) = (Ledger::new().await, FreshTopic::create(partitions).await);
@@ -222,4 +224,28 @@ async fn many_receipts_follow_in_batches() {
     let removed = store.remove_subscription("totals", &service.group, OnUnfinished::Refuse).await;
     assert_eq!(removed.expect("nothing is open").rows, 15_001);
     assert_eq!(ledger.receipts().await, 15_001);
+}
+
+/// A move that has not been committed yet knows nothing of a partition that is only now taken over: the
+/// take-over waits for its end, or a watermark would stay behind in the old group.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_take_over_waits_for_a_move() {
+    let (ledger, topic, service) = scene(1).await;
+    let store = store(&ledger).await;
+    let mut conn = Postgres::connect(&store).await.expect("a connection");
+    let registered = Postgres::register(&mut conn, &service.group, &[registration("jobs")]).await;
+    let asked = TakeOver {
+        group: service.group.clone(),
+        topic: Topic::new(topic.name()),
+        ..ownership(0, registered.expect("it is new"), 0)
+    };
+    ledger.execute("BEGIN").await;
+    ledger.execute("UPDATE inbox.subscriptions SET consumer_group = 'elsewhere' WHERE name = 'jobs'").await;
+    let mut taking = std::pin::pin!(Postgres::take_over(&mut conn, &LIMITS, &asked));
+    assert!(timeout(A_WHILE, &mut taking).await.is_err(), "it did not wait");
+    ledger.execute("COMMIT").await;
+    let error = taking.await.expect_err("it is elsewhere");
+    assert!(matches!(error, StoreError::Departed(Departed::Moved { .. })), "{error:?}");
+    assert_eq!(ledger.number("SELECT count(*) FROM inbox.watermarks").await, 0);
+    assert_eq!(ledger.number("SELECT count(*) FROM inbox.partitions").await, 0);
 }
