@@ -69,13 +69,9 @@ pub(crate) async fn run(env: Arc<Env>) -> Result<Finished> {
             break;
         }
         consumed[planned.partition as usize] += 1;
-        let record = Record {
-            place: Place { topic: topic.clone(), partition: Partition(0), offset: Offset(offset) },
-            timestamp: None,
-            key: None,
-            value: Some(planned.transfer.value()?.into()),
-            headers: Headers::default(),
-        };
+        let place = Place { topic: topic.clone(), partition: Partition(0), offset: Offset(offset) };
+        let value = Some(planned.transfer.value()?.into());
+        let record = Record::new(place, None, None, value, Headers::default());
         let received = Instant::now();
         engine.deliver(&owner, record, &mut made);
         let end = match events.recv().await {

@@ -4,6 +4,7 @@ DROP FUNCTION inbox.admit_patiently(text, text, text, text, integer, uuid, integ
 DROP FUNCTION inbox.admit_one(text, text, text, text, integer, uuid, integer, uuid, bigint, integer);
 DROP FUNCTION inbox.admit_raced(text, text, text, text, integer[], uuid[], integer, uuid[], integer[], bigint[], integer[]);
 DROP FUNCTION inbox.admit_many(text, text, text, text, integer[], uuid[], integer, uuid[], integer[], bigint[], integer[]);
+DROP FUNCTION inbox.lock_partitions(integer[]);
 DROP FUNCTION inbox.is_here(text);
 DROP FUNCTION inbox.server();
 DROP FUNCTION inbox.fence(text, integer[], uuid[]);

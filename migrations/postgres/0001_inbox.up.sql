@@ -5,14 +5,18 @@ CREATE SCHEMA IF NOT EXISTS inbox;
 -- A subscription is a durable name. Its number is what rows carry: 4 bytes instead of a text.
 CREATE TABLE inbox.subscriptions (
     id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    name           text NOT NULL UNIQUE,
+    name           text NOT NULL,
     -- Bound to one consumer group: two groups would each deliver everything.
     consumer_group text NOT NULL,
     -- Another rule would give old messages new ids or another order: it is refused.
     id_rule        text NOT NULL,
     key_rule       text NOT NULL,
-    registered_at  timestamptz NOT NULL DEFAULT now()
+    registered_at  timestamptz NOT NULL DEFAULT now(),
+    -- Set when a person removes it. The row stays: its number is never given again, and whoever still
+    -- runs its handler is told.
+    removed_at     timestamptz
 );
+CREATE UNIQUE INDEX subscriptions_name ON inbox.subscriptions (name) WHERE removed_at IS NULL;
 
 -- One row per topic partition of a group: who owns it, and how often its watermark was flushed.
 CREATE TABLE inbox.partitions (
@@ -166,6 +170,31 @@ BEGIN
             WHERE p.id = owned.id AND p.epoch = owned.epoch AND inbox.is_here(p.server)
         )
     );
+END
+$$;
+
+-- Locks partitions exclusively for a person's call: whatever passed the check of their present epochs has
+-- ended then. Answers with the first one that is not to be had, or null.
+-- Admissions queue up behind these locks, and a message whose admission fails three times is buried: so
+-- each lock is waited for no longer than a take-over does, and all together for a few seconds.
+CREATE FUNCTION inbox.lock_partitions(partitions integer[]) RETURNS integer
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    each_partition integer;
+    began timestamptz := clock_timestamp();
+BEGIN
+    PERFORM set_config('lock_timeout', '1000', true);
+    FOREACH each_partition IN ARRAY partitions LOOP
+        BEGIN
+            PERFORM pg_advisory_xact_lock(1768841832, each_partition);
+        EXCEPTION WHEN lock_not_available THEN
+            RETURN each_partition;
+        END;
+        IF clock_timestamp() - began > interval '3 seconds' THEN
+            RETURN each_partition;
+        END IF;
+    END LOOP;
+    RETURN NULL;
 END
 $$;
 

@@ -6,14 +6,18 @@
 -- A subscription is a durable name. Its number is what rows carry instead of a text.
 CREATE TABLE inbox_subscriptions (
     id             INTEGER PRIMARY KEY,
-    name           TEXT NOT NULL UNIQUE,
+    name           TEXT NOT NULL,
     -- Bound to one consumer group: two groups would each deliver everything.
     consumer_group TEXT NOT NULL,
     -- Another rule would give old messages new ids or another order: it is refused.
     id_rule        TEXT NOT NULL,
     key_rule       TEXT NOT NULL,
-    registered_at  INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER))
+    registered_at  INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    -- Set when a person removes it. The row stays: its number is never given again, and whoever still
+    -- runs its handler is told.
+    removed_at     INTEGER
 ) STRICT;
+CREATE UNIQUE INDEX inbox_subscriptions_name ON inbox_subscriptions (name) WHERE removed_at IS NULL;
 
 -- One row per topic partition of a group: who owns it, and how often its watermark was flushed.
 CREATE TABLE inbox_partitions (

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use diesel::QueryResult;
-use inbox_core::store::{MigrationStatus, StoreError};
+use inbox_core::store::{MigrationStatus, MoveError, Moved, OnUnfinished, RemoveError, Removed, StoreError};
 use inbox_core::{Database, Tx};
 
 /// A database that the conformance suite runs against.
@@ -30,6 +30,22 @@ pub trait Dialect: Database {
     fn migration_status(
         store: &Self::Store,
     ) -> impl Future<Output = Result<MigrationStatus, StoreError>> + Send;
+
+    /// The store's own method.
+    fn move_subscription(
+        store: &Self::Store,
+        name: &str,
+        from: &str,
+        to: &str,
+    ) -> impl Future<Output = Result<Moved, MoveError>> + Send;
+
+    /// The store's own method.
+    fn remove_subscription(
+        store: &Self::Store,
+        name: &str,
+        group: &str,
+        unfinished: OnUnfinished,
+    ) -> impl Future<Output = Result<Removed, RemoveError>> + Send;
 
     /// Runs statements on a connection that is not of the inbox.
     fn execute(fresh: &Self::Fresh, sql: &str) -> impl Future<Output = ()> + Send;

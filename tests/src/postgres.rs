@@ -2,7 +2,7 @@
 
 use diesel::QueryResult;
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
-use inbox_core::store::{MigrationStatus, StoreError};
+use inbox_core::store::{MigrationStatus, MoveError, Moved, OnUnfinished, RemoveError, Removed, StoreError};
 use inbox_core::{Postgres, PostgresStore, Tx};
 use tokio_postgres::{NoTls, SimpleQueryMessage};
 use uuid::Uuid;
@@ -95,6 +95,24 @@ impl Dialect for Postgres {
 
     async fn migration_status(store: &PostgresStore) -> Result<MigrationStatus, StoreError> {
         store.migration_status().await
+    }
+
+    async fn move_subscription(
+        store: &PostgresStore,
+        name: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<Moved, MoveError> {
+        store.move_subscription(name, from, to).await
+    }
+
+    async fn remove_subscription(
+        store: &PostgresStore,
+        name: &str,
+        group: &str,
+        unfinished: OnUnfinished,
+    ) -> Result<Removed, RemoveError> {
+        store.remove_subscription(name, group, unfinished).await
     }
 
     async fn execute(fresh: &FreshDatabase, sql: &str) {

@@ -100,11 +100,6 @@ pub fn message_of<P>(payload: P) -> Message<P> {
 /// A record of the scene's partition.
 #[must_use]
 pub fn record(offset: i64, value: Option<&[u8]>) -> Record {
-    Record {
-        place: Place { topic: Topic::new("orders"), partition: Partition(3), offset: Offset(offset) },
-        timestamp: None,
-        key: None,
-        value: value.map(|value| value.to_vec().into()),
-        headers: Headers::default(),
-    }
+    let place = Place { topic: Topic::new("orders"), partition: Partition(3), offset: Offset(offset) };
+    Record::new(place, None, None, value.map(|value| value.to_vec().into()), Headers::default())
 }

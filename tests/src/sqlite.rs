@@ -4,7 +4,7 @@ use diesel::connection::SimpleConnection;
 use diesel::sql_types::{Nullable, Text};
 use diesel::{Connection, QueryResult, QueryableByName, SqliteConnection};
 use diesel_async::{RunQueryDsl, SimpleAsyncConnection};
-use inbox_core::store::{MigrationStatus, StoreError};
+use inbox_core::store::{MigrationStatus, MoveError, Moved, OnUnfinished, RemoveError, Removed, StoreError};
 use inbox_core::{Sqlite, SqliteStore, Tx};
 use tempfile::TempDir;
 
@@ -78,6 +78,24 @@ impl Dialect for Sqlite {
 
     async fn migration_status(store: &SqliteStore) -> Result<MigrationStatus, StoreError> {
         store.migration_status().await
+    }
+
+    async fn move_subscription(
+        store: &SqliteStore,
+        name: &str,
+        from: &str,
+        to: &str,
+    ) -> Result<Moved, MoveError> {
+        store.move_subscription(name, from, to).await
+    }
+
+    async fn remove_subscription(
+        store: &SqliteStore,
+        name: &str,
+        group: &str,
+        unfinished: OnUnfinished,
+    ) -> Result<Removed, RemoveError> {
+        store.remove_subscription(name, group, unfinished).await
     }
 
     async fn execute(fresh: &FreshFile, sql: &str) {

@@ -4,7 +4,7 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | `identity`, `record`, `message` | what a message is |
+//! | `identity`, `record`, `message`, `cloud_event` | what a message is |
 //! | `subscription`, `handler` | what users write |
 //! | `failure`, `dead_letter` | what can go wrong with a message |
 //! | `tx` | the transaction a handler works in |
@@ -21,6 +21,7 @@
 
 extern crate self as inbox_core;
 
+mod cloud_event;
 mod dead_letter;
 mod failure;
 mod field_value;
@@ -36,6 +37,7 @@ pub mod store;
 mod subscription;
 mod tx;
 
+pub use cloud_event::{CloudEvent, NotAnEvent};
 pub use dead_letter::{DeadClass, DeadLetter};
 pub use failure::{Failure, FailureClass, Outcome};
 pub use field_value::FieldValue;

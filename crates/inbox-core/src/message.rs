@@ -2,6 +2,7 @@
 
 use std::ops::Deref;
 
+use crate::cloud_event::CloudEvent;
 use crate::identity::{BusinessKey, MessageId, Offset, Partition, Place, Topic};
 use crate::record::{Headers, Record, Timestamp};
 
@@ -84,6 +85,12 @@ impl<T> Message<T> {
     /// The record's timestamp, if it has one.
     pub fn timestamp(&self) -> Option<Timestamp> {
         self.record.timestamp
+    }
+
+    /// Its attributes as a `CloudEvents` event, in binary or structured mode; `None` where the record is
+    /// none.
+    pub fn cloud_event(&self) -> Option<CloudEvent<'_>> {
+        CloudEvent::of(&self.record).ok()
     }
 
     /// The W3C trace context in the record's `traceparent` and `tracestate` headers; `None` where

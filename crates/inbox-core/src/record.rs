@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::cloud_event::{self, Structured};
 use crate::identity::{Offset, Partition, Place, Topic};
 use crate::short::ShortText;
 
@@ -23,9 +25,24 @@ pub struct Record {
     pub value: Option<Bytes>,
     /// The record's headers, in the order in which they were sent.
     pub headers: Headers,
+    /// The envelope that its value is, opened when somebody asks for it, and once.
+    structured: OnceLock<Structured>,
 }
 
 impl Record {
+    /// A record of these parts. Its headers and value are not to be changed any more once
+    /// something was read from it: what was read is kept.
+    #[must_use]
+    pub fn new(
+        place: Place,
+        timestamp: Option<Timestamp>,
+        key: Option<Bytes>,
+        value: Option<Bytes>,
+        headers: Headers,
+    ) -> Self {
+        Self { place, timestamp, key, value, headers, structured: OnceLock::new() }
+    }
+
     /// The record's topic.
     #[must_use]
     pub fn topic(&self) -> &Topic {
@@ -52,11 +69,17 @@ impl Record {
             + self.headers.size()
     }
 
-    /// The CRC-32 of the value: kept beside a receipt, so that an id that comes again with another
-    /// payload is noticed. It is no proof against forgery, and need not be.
+    /// The CRC-32 of the value, of a `CloudEvent` in structured mode that of its data: kept beside a
+    /// receipt, so that an id that comes again with another payload is noticed. It is no proof against
+    /// forgery, and need not be.
     #[must_use]
     pub fn fingerprint(&self) -> i32 {
-        crc32fast::hash(self.value.as_deref().unwrap_or_default()).cast_signed()
+        let payload = cloud_event::data(self).unwrap_or(self.value.as_deref());
+        crc32fast::hash(payload.unwrap_or_default()).cast_signed()
+    }
+
+    pub(crate) fn structured(&self) -> &Structured {
+        self.structured.get_or_init(|| Structured::open(&self.headers, self.value.as_ref()))
     }
 }
 

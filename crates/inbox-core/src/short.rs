@@ -10,7 +10,7 @@ use arrayvec::{ArrayString, ArrayVec};
 use bytes::Bytes;
 
 /// Text: up to 40 bytes in place, which a UUID fits.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) enum ShortText {
     Inline(ArrayString<40>),
     Boxed(Box<str>),

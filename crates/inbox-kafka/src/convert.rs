@@ -22,20 +22,20 @@ impl Copies {
     const SHARED: usize = 16 * Self::SMALL;
 
     pub(crate) fn record(&mut self, message: &BorrowedMessage<'_>, topic: &Topic) -> Record {
-        Record {
-            place: Place {
+        Record::new(
+            Place {
                 topic: topic.clone(),
                 partition: Partition(message.partition()),
                 offset: Offset(message.offset()),
             },
-            timestamp: message.timestamp().to_millis().map(Timestamp),
-            key: message.key().map(|key| self.copy(key)),
-            value: message.payload().map(|value| self.copy(value)),
-            headers: Headers::new(each(message.headers()).map(|header| match header {
+            message.timestamp().to_millis().map(Timestamp),
+            message.key().map(|key| self.copy(key)),
+            message.payload().map(|value| self.copy(value)),
+            Headers::new(each(message.headers()).map(|header| match header {
                 Some(header) => (header.key, header.value.map(|value| self.copy(value))),
                 None => (UNREADABLE, None),
             })),
-        }
+        )
     }
 
     fn copy(&mut self, bytes: &[u8]) -> Bytes {

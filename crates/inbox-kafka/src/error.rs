@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use inbox_core::store::Departed;
 use inbox_core::{Offset, Partition, StartError, StoreError, Topic};
 use rdkafka::error::KafkaError;
 
@@ -67,6 +68,10 @@ pub enum Error {
         /// The flush number in Kafka.
         committed: i64,
     },
+    /// A subscription was moved to another consumer group, or removed, while this service ran its handler.
+    /// Nothing of it was handled here since.
+    #[error(transparent)]
+    Departed(#[from] Departed),
     /// Records are compressed in a way that this build does not know. Going on would skip them.
     #[error(
         "topic {topic} partition {partition} has records from offset {from} on that are compressed in a way this build does \

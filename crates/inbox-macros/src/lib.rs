@@ -123,8 +123,11 @@ use syn::{DeriveInput, parse_macro_input};
 ///
 /// - `id = header("event-id")`: a header's value. No such header, or one that is empty or not UTF-8:
 ///   dead letter of class `no_id`.
-/// - `id = cloud_event`: the headers `ce_id` and `ce_source` together, as `CloudEvents` in binary mode
-///   have them. One of them missing or empty: dead letter of class `no_id`.
+/// - `id = cloud_event`: the `id` and `source` of a `CloudEvents` event together: the headers `ce_id` and
+///   `ce_source` in binary mode, members of the envelope in structured mode (a header `content-type` of
+///   `application/cloudevents+json`), where the payload is decoded from the event's data. The same event in
+///   either mode is one message. One of them missing or empty: dead letter of class `no_id`; an envelope that
+///   cannot be opened: `undecodable`. `CloudEvent` has the other attributes, for filters and handlers.
 /// - `id = payload(field)`: a field of the payload, or one within it, as in `payload(order.id)`. A
 ///   field without value, or an empty one: dead letter of class `no_id`.
 /// - `id = payload(field, tombstone = header("event-id"))`, or `cloud_event` or `offset` there: the same

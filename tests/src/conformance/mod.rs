@@ -7,8 +7,10 @@ pub mod bury;
 pub mod commit;
 pub mod flush;
 pub mod migrate;
+pub mod move_subscription;
 pub mod probe;
 pub mod register;
+pub mod remove;
 pub mod take_over;
 pub mod tx;
 
@@ -109,6 +111,25 @@ macro_rules! store_conformance {
                 a_healthy_database_answers
                 a_database_without_the_schema_is_not_healthy
                 a_transaction_that_is_open_is_no_outage
+            }
+            move_subscription {
+                it_goes_on_exactly_where_it_was
+                the_old_group_is_shut_out
+                it_gives_up_on_a_transaction_in_the_way
+                a_repeated_one_changes_nothing
+                one_that_was_interrupted_is_finished_by_the_next
+                the_others_of_the_groups_stay
+                incarnations_do_not_go_back
+                what_cannot_be_moved_is_refused
+            }
+            remove {
+                one_of_the_same_name_begins_anew
+                one_of_the_same_name_has_to_say_where_it_begins
+                who_still_runs_it_is_shut_out
+                what_is_not_finished_is_kept_or_discarded
+                a_repeated_one_finishes_it
+                only_its_own_rows_go
+                what_cannot_be_removed_is_refused
             }
             migrate {
                 up_down_up

@@ -8,7 +8,7 @@ use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
-    Database, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, StoreError, TakeOver,
+    Database, Departed, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, StoreError, TakeOver,
     TransactionLimits,
 };
 use crate::subscription::ReadContext;
@@ -99,7 +99,8 @@ impl<Db: Database> Engine<Db> {
     ///
     /// # Errors
     /// If the database refuses, or a transaction of the previous owner is still open: try again. If it
-    /// went back and [`Settings::on_restore`] says stop. If the log is not the recorded one.
+    /// went back and [`Settings::on_restore`] says stop. If the log is not the recorded one. If a
+    /// subscription was moved or removed.
     pub async fn take_over(
         &self,
         topic: &Topic,
@@ -137,7 +138,8 @@ impl<Db: Database> Engine<Db> {
             .ownership
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
-        if taken.is_err() {
+        // A departed subscription is a person's decision, and no sign of anything.
+        if taken.as_ref().is_err_and(|error| !matches!(error, StoreError::Departed(_))) {
             self.health.suspect().await;
         }
         let taken = taken?;
@@ -252,7 +254,10 @@ impl<Db: Database> Engine<Db> {
 pub enum TakeOverError {
     /// The database refused, or a transaction of the previous owner is still open: try again.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// A subscription is not its group's any more: it was moved or removed.
+    #[error(transparent)]
+    Departed(#[from] Departed),
     /// The database is older than what was committed.
     #[error("the database has the flush number {number}, but {committed} was committed")]
     WentBack {
@@ -269,6 +274,15 @@ pub enum TakeOverError {
         /// Its incarnation.
         incarnation: i32,
     },
+}
+
+impl From<StoreError> for TakeOverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Departed(departed) => Self::Departed(departed),
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// A partition whose watermarks are to be written.

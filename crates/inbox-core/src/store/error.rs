@@ -7,6 +7,8 @@ use diesel::result::Error as DieselError;
 
 use crate::failure::{self, FailureClass};
 
+use super::Departed;
+
 /// An error of the store's own statements or connections.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -23,6 +25,9 @@ pub enum StoreError {
     /// Another process has the database, which serves only one.
     #[error("{0}")]
     InUse(String),
+    /// A subscription is not its consumer group's any more.
+    #[error(transparent)]
+    Departed(#[from] Departed),
     /// A statement failed.
     #[error("database: {reason}")]
     Statement {

@@ -10,6 +10,8 @@
 //! | `flush` | the watermark and its number |
 //! | `accept_log` | another log is consumed: a new incarnation |
 //! | `probe` | is the database up |
+//! | `move_subscription` | a subscription goes on in another consumer group |
+//! | `remove` | a subscription is forgotten |
 //! | `migrate` | numbered schema changes |
 
 mod accept_log;
@@ -19,10 +21,12 @@ mod error;
 mod flush;
 mod limits;
 mod migrate;
+mod move_subscription;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod prepared;
 mod register;
+mod remove;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod take_over;
@@ -37,9 +41,12 @@ pub(crate) use error::within;
 pub use flush::{Flush, FlushWatermark, Flushed, LastRecord};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
+pub use move_subscription::{MoveError, Moved};
 pub(crate) use prepared::Prepared;
 pub use register::{First, RegisterError, Registration};
-pub use take_over::{Log, TakeOver, TakenOver};
+pub use remove::{OnUnfinished, RemoveError, Removed};
+pub(crate) use take_over::Standing;
+pub use take_over::{Departed, Log, TakeOver, TakenOver};
 
 use crate::dead_letter::DeadLetter;
 use crate::handler::{BatchHandler, Handler};

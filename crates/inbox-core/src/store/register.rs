@@ -36,7 +36,7 @@ pub enum RegisterError {
     /// It belongs to another consumer group, which would deliver everything a second time.
     #[error(
         "subscription {name} belongs to the consumer group {recorded:?}, not {wanted:?}: consume it in that \
-         group, or give the handler a new subscription name, under which it sees every message again"
+         group, move it with `store.move_subscription(…)`, or give the handler a new subscription name, under which it sees every message again"
     )]
     OtherGroup {
         /// The subscription.
@@ -73,6 +73,19 @@ pub enum RegisterError {
         /// The group.
         group: String,
     },
+    /// One of this name was removed, and nobody says that it is meant to be a new one: a service that was
+    /// still running at the removal and starts again would handle everything a second time.
+    #[error(
+        "subscription {name} was removed from this database, and the consumer group {group:?} has committed offsets: \
+         leave its handler out of the service, or say where the new subscription of this name begins, with \
+         `start = committed`, `earliest`, `latest` or `time(…)`"
+    )]
+    WasRemoved {
+        /// The subscription.
+        name: SubscriptionName,
+        /// The group.
+        group: String,
+    },
     /// The database said no.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -90,6 +103,14 @@ impl Registration {
     pub(crate) fn check_start(&self, group: &str, group_is_known: bool) -> Result<(), RegisterError> {
         if self.first == First::Unsaid && !group_is_known {
             return Err(RegisterError::StartUnsaid { name: self.name.clone(), group: group.into() });
+        }
+        Ok(())
+    }
+
+    /// Whether one that was just recorded may follow one of the same name that was removed.
+    pub(crate) fn check_removed(&self, group: &str, was_removed: bool) -> Result<(), RegisterError> {
+        if self.first == First::Unsaid && was_removed {
+            return Err(RegisterError::WasRemoved { name: self.name.clone(), group: group.into() });
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use crate::identity::{Epoch, Offset, Partition, PartitionId, SubscriptionId, Topic};
 
-use super::LastRecord;
+use super::{LastRecord, StoreError};
 
 /// Which log a partition is, as far as the broker tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,4 +63,72 @@ pub struct TakenOver {
     pub log: Log,
     /// The last finished record.
     pub last: Option<LastRecord>,
+}
+
+/// A subscription that this group's services still run, and that is not this group's any more. Nothing was
+/// taken over: whoever runs it would handle what belongs elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Departed {
+    /// A person moved it.
+    #[error(
+        "subscription {name} was moved from the consumer group {from:?} to {to:?}: consume it there, and leave its \
+         handler out of the services of {from:?}"
+    )]
+    Moved {
+        /// The subscription.
+        name: String,
+        /// The group that asked for its watermark.
+        from: String,
+        /// The group it belongs to.
+        to: String,
+    },
+    /// A person removed it.
+    #[error(
+        "subscription {name} was removed from the consumer group {group:?}: leave its handler out of the service; to \
+         begin anew under the same name, start the service with `start = …` at the handler"
+    )]
+    Removed {
+        /// The subscription.
+        name: String,
+        /// The group it belonged to.
+        group: String,
+    },
+    /// The database has no subscription of this number: it went back to before the subscription was recorded.
+    #[error(
+        "the database does not know subscription number {number} any more, which it gave out when this service started: \
+         it was restored or migrated down; start the service again"
+    )]
+    Unknown {
+        /// The number.
+        number: i32,
+    },
+}
+
+/// What the store has of a subscription that is asked for.
+pub(crate) struct Standing {
+    pub(crate) id: i32,
+    pub(crate) name: String,
+    pub(crate) group: String,
+    pub(crate) removed: bool,
+}
+
+impl TakeOver {
+    /// Whether all of its subscriptions are still this group's.
+    pub(crate) fn check(&self, standings: &[Standing]) -> Result<(), StoreError> {
+        for SubscriptionId(number) in self.subscriptions.iter().copied() {
+            let departed = match standings.iter().find(|standing| standing.id == number) {
+                None => Departed::Unknown { number },
+                Some(Standing { name, group, removed: true, .. }) => {
+                    Departed::Removed { name: name.clone(), group: group.clone() }
+                }
+                Some(Standing { name, group, .. }) if *group != self.group => {
+                    Departed::Moved { name: name.clone(), from: self.group.clone(), to: group.clone() }
+                }
+                Some(_) => continue,
+            };
+            return Err(departed.into());
+        }
+        Ok(())
+    }
 }

@@ -1,5 +1,7 @@
 //! What a handler consumes: topics, payload, id and key rules, under a durable name.
 
+#[cfg(test)]
+mod cloud_event_tests;
 mod codec;
 mod definition;
 mod read;

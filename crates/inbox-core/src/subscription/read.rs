@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use crate::cloud_event::{self, CloudEvent, NotAnEvent};
 use crate::dead_letter::DeadClass;
 use crate::identity::{BusinessKey, MessageId};
 use crate::message::Message;
@@ -81,7 +82,12 @@ impl<P: Send + Sync + 'static> Definition<P> {
         let (Some(id_source), Some(key_source)) = (&self.id, &self.key) else {
             unreachable!("a definition without rules does not pass its check");
         };
-        let tombstone = record.value.is_none();
+        // The envelope of a CloudEvent is only opened for those who take ids from it.
+        let value = match id_source {
+            IdSource::CloudEvent => cloud_event::data(record),
+            _ => Ok(record.value.as_deref()),
+        };
+        let tombstone = matches!(value, Ok(None));
         let id_source = id_source.for_record(tombstone);
         let key_source = key_source.for_record(tombstone);
 
@@ -90,10 +96,9 @@ impl<P: Send + Sync + 'static> Definition<P> {
         *found_key = key_source.without_payload(record);
         check_limits(record, context)?;
 
-        let payload = self
-            .codec
-            .decode_value(record.value.as_deref())
-            .map_err(|error| (DeadClass::Undecodable, error.to_string()))?;
+        let undecodable = |reason: String| (DeadClass::Undecodable, reason);
+        let value = value.map_err(|reason| undecodable(reason.into()))?;
+        let payload = self.codec.decode_value(value).map_err(|error| undecodable(error.to_string()))?;
         if let IdSource::Payload { field, .. } = id_source {
             *found_id = Some(usable((field.read)(&payload)).ok_or_else(|| {
                 (
@@ -139,18 +144,11 @@ impl<P> IdSource<P> {
                     ))
                 }))
             }
-            Self::CloudEvent => {
-                let id = record.headers.get_str("ce_id").filter(|id| !id.is_empty());
-                // A source is a URI reference, which has no white space: a space keeps the two apart.
-                let source = record
-                    .headers
-                    .get_str("ce_source")
-                    .filter(|s| !s.is_empty() && !s.contains(char::is_whitespace));
-                Some(match (source, id) {
-                    (Some(source), Some(id)) => Ok(MessageId::new(format!("{source} {id}"))),
-                    _ => Err(no_id("`ce_id` or `ce_source` is missing, empty or malformed".into())),
-                })
-            }
+            Self::CloudEvent => Some(match CloudEvent::of(record) {
+                Ok(event) => Ok(event.message_id()),
+                Err(problem @ NotAnEvent::Envelope(_)) => Err((DeadClass::Undecodable, problem.to_string())),
+                Err(problem) => Err(no_id(problem.to_string())),
+            }),
             Self::Offset => Some(Ok(offset_id(record, context))),
             Self::Payload { .. } => None,
         }

@@ -49,9 +49,18 @@ impl<P> IdRule<P> {
         Self(IdSource::Header(name.into()))
     }
 
-    /// From the headers `ce_id` and `ce_source` together (`CloudEvents` in binary mode), since the
-    /// standard makes ids unique per source. One that is missing or empty, or a source with white
-    /// space in it: dead letter of class `no_id`.
+    /// From the `id` and `source` of a `CloudEvents` event together, since the standard makes ids unique
+    /// per source. One that is missing or empty, or a source with white space in it: dead letter of class
+    /// `no_id`.
+    ///
+    /// In binary mode they are the headers `ce_id` and `ce_source`. In structured mode (a header
+    /// `content-type` of `application/cloudevents+json`) they are members of the envelope that the value
+    /// is, and the codec, and with it rules that name payload fields, gets the event's data: the bytes of
+    /// `data` as they stand there; the text itself where `datacontenttype` is not JSON; the decoded
+    /// `data_base64`; a null value where there is no data. The same event in either mode is one message. A
+    /// malformed envelope, another format and a batch: dead letter of class `undecodable`.
+    ///
+    /// See [`CloudEvent`](crate::CloudEvent) for the other attributes.
     #[must_use]
     pub fn cloud_event() -> Self {
         Self(IdSource::CloudEvent)

@@ -97,6 +97,7 @@ async fn try_claim<Db: Database>(
     let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found, patience).await {
         Ok(owner) => owner,
         Err(TakeOverError::Store(error)) => return Ok(Tried::Later(error)),
+        Err(TakeOverError::Departed(departed)) => return Err(Refusal::End(departed.into())),
         Err(TakeOverError::WentBack { number, committed }) => {
             let (topic, partition) = place.clone();
             return Err(Refusal::End(Error::DatabaseWentBack { topic, partition, number, committed }));

@@ -52,12 +52,14 @@ async fn register_all(
     group: &str,
     subscriptions: &[Registration],
 ) -> Result<Vec<SubscriptionId>, RegisterError> {
-    let known: Known =
-        sql_query("SELECT EXISTS (SELECT FROM inbox.subscriptions WHERE consumer_group = $1) AS known")
-            .bind::<Text, _>(group)
-            .get_result(&mut &conn.conn)
-            .await
-            .map_err(StoreError::from)?;
+    let known: Known = sql_query(
+        "SELECT EXISTS (SELECT FROM inbox.subscriptions \
+         WHERE consumer_group = $1 AND removed_at IS NULL) AS known",
+    )
+    .bind::<Text, _>(group)
+    .get_result(&mut &conn.conn)
+    .await
+    .map_err(StoreError::from)?;
     let mut ids = Vec::with_capacity(subscriptions.len());
     for subscription in subscriptions {
         ids.push(register_one(conn, group, known.known, subscription).await?);
@@ -74,7 +76,7 @@ async fn register_one(
     let pg = &mut &conn.conn;
     let inserted = sql_query(
         "INSERT INTO inbox.subscriptions (name, consumer_group, id_rule, key_rule) VALUES ($1, $2, $3, $4) \
-         ON CONFLICT (name) DO NOTHING",
+         ON CONFLICT (name) WHERE removed_at IS NULL DO NOTHING",
     )
     .bind::<Text, _>(wanted.name.as_str())
     .bind::<Text, _>(group)
@@ -83,21 +85,35 @@ async fn register_one(
     .execute(pg)
     .await
     .map_err(StoreError::from)?;
-    let row: Row =
-        sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox.subscriptions WHERE name = $1")
-            .bind::<Text, _>(wanted.name.as_str())
-            .get_result(pg)
-            .await
-            .map_err(StoreError::from)?;
+    let row: Row = sql_query(
+        "SELECT id, consumer_group, id_rule, key_rule FROM inbox.subscriptions \
+         WHERE name = $1 AND removed_at IS NULL",
+    )
+    .bind::<Text, _>(wanted.name.as_str())
+    .get_result(pg)
+    .await
+    .map_err(StoreError::from)?;
     let recorded = Recorded { group: row.consumer_group, id_rule: row.id_rule, key_rule: row.key_rule };
     wanted.check(group, recorded)?;
     if inserted > 0 {
+        wanted.check_removed(group, was_removed(conn, wanted).await?)?;
         wanted.check_start(group, group_is_known)?;
         if let First::At(places) = &wanted.first {
             begin_at(conn, group, row.id, places).await?;
         }
     }
     Ok(SubscriptionId(row.id))
+}
+
+/// Whether a subscription of this name was there before and is not any more.
+async fn was_removed(conn: &PgConn, wanted: &Registration) -> Result<bool, StoreError> {
+    let removed: Known = sql_query(
+        "SELECT EXISTS (SELECT FROM inbox.subscriptions WHERE name = $1 AND removed_at IS NOT NULL) AS known",
+    )
+    .bind::<Text, _>(wanted.name.as_str())
+    .get_result(&mut &conn.conn)
+    .await?;
+    Ok(removed.known)
 }
 
 async fn begin_at(

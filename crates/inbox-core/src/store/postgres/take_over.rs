@@ -1,16 +1,16 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
-use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
 
 use crate::failure::FailureClass;
 use crate::identity::{Offset, PartitionId};
 use crate::record::Timestamp;
-use crate::store::{LastRecord, Log, StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::store::{LastRecord, Log, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::PgConn;
-use super::commit::commit;
+use super::commit::{commit, rollback};
 
 #[derive(QueryableByName)]
 struct Row {
@@ -40,12 +40,30 @@ struct Watermark {
     watermark: i64,
 }
 
+#[derive(QueryableByName)]
+struct StandingRow {
+    #[diesel(sql_type = Integer)]
+    id: i32,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    consumer_group: String,
+    #[diesel(sql_type = Bool)]
+    removed: bool,
+}
+
 pub(super) async fn take_over(
     conn: &mut PgConn,
     limits: &TransactionLimits,
     asked: &TakeOver,
 ) -> Result<TakenOver, StoreError> {
     conn.begin(limits).await?;
+    let subscriptions: Vec<i32> = asked.subscriptions.iter().map(|subscription| subscription.0).collect();
+    let standings = standings(conn, &subscriptions).await?;
+    if let Err(departed) = asked.check(&standings) {
+        rollback(conn).await?;
+        return Err(departed);
+    }
     let pg = &mut &conn.conn;
     // The row first, so that there is a number to lock; without touching one that is there.
     sql_query(
@@ -87,7 +105,6 @@ pub(super) async fn take_over(
     .bind::<Nullable<Text>, _>(&asked.log.topic_id)
     .get_result(pg)
     .await?;
-    let subscriptions: Vec<i32> = asked.subscriptions.iter().map(|subscription| subscription.0).collect();
     sql_query(
         "INSERT INTO inbox.watermarks (subscription_id, partition_id, first_watermark, watermark) \
          SELECT s.id, $1, $3, $3 FROM unnest($2) AS s (id) \
@@ -126,4 +143,23 @@ pub(super) async fn take_over(
             reason: "a watermark that was just written is not there".into(),
         })?,
     })
+}
+
+/// Locked until the end of the transaction, and before anything of a partition is: a move or removal that
+/// comes in between would leave a watermark behind that nobody moves.
+async fn standings(conn: &PgConn, subscriptions: &[i32]) -> Result<Vec<Standing>, StoreError> {
+    let rows: Vec<StandingRow> = sql_query(
+        "SELECT id, name, consumer_group, removed_at IS NOT NULL AS removed FROM inbox.subscriptions \
+         WHERE id = ANY ($1) ORDER BY id FOR SHARE",
+    )
+    .bind::<Array<Integer>, _>(subscriptions)
+    .load(&mut &conn.conn)
+    .await?;
+    let standing = |row: StandingRow| Standing {
+        id: row.id,
+        name: row.name,
+        group: row.consumer_group,
+        removed: row.removed,
+    };
+    Ok(rows.into_iter().map(standing).collect())
 }

@@ -9,8 +9,10 @@ mod fence;
 mod file;
 mod flush;
 mod migrate;
+mod move_subscription;
 mod probe;
 mod register;
+mod remove;
 mod take_over;
 
 use std::sync::Arc;
@@ -25,8 +27,9 @@ use crate::identity::{Partition, SubscriptionId};
 use crate::tx::SqliteInner;
 
 use super::{
-    AcceptLog, Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, RegisterError,
-    Registration, Store, StoreError, TakeOver, TakenOver, TransactionLimits,
+    AcceptLog, Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, MoveError, Moved,
+    OnUnfinished, RegisterError, Registration, RemoveError, Removed, Store, StoreError, TakeOver, TakenOver,
+    TransactionLimits,
 };
 
 use self::file::DatabaseFile;
@@ -100,6 +103,52 @@ impl SqliteStore {
         let accepted = accept_log::accept_log(&mut conn, asked).await;
         <Self as Store>::Db::discard(conn).await;
         accepted
+    }
+
+    /// Lets a subscription go on in another consumer group, exactly where it was: nothing of it is handled
+    /// twice, and nothing is left out. Its receipts, dead letters and watermarks go with it; its rules
+    /// stay. Other subscriptions of either group go on as they were.
+    ///
+    /// Services of the old group that still run its handler are shut out at once, in the same transaction:
+    /// when they find that out, `consume` ends with an error that names the new group. Start the
+    /// handler in a service of the new group whenever you like; before the move it is refused there.
+    ///
+    /// A call that was interrupted is repeated: where the subscription is in the new group already, it
+    /// only finishes what is left. Receipts follow in batches after the move itself, and are found by their
+    /// ids all the time.
+    ///
+    /// # Errors
+    /// See [`MoveError`]: groups that are not two, an unknown subscription, another group than `from`, a
+    /// transaction in the way. The call waits a few seconds at most before it gives up on
+    /// one.
+    pub async fn move_subscription(&self, name: &str, from: &str, to: &str) -> Result<Moved, MoveError> {
+        move_subscription::move_subscription(&self.file, name, from, to).await
+    }
+
+    /// Forgets a subscription of this consumer group: its watermarks, its receipts, and, if `unfinished`
+    /// says so, what it could not finish. **One of the same name that comes later is a new one**: it begins
+    /// as its `start` says, and from `earliest` it sees every message again.
+    ///
+    /// Take its handler out of every service first. A service that still runs it is shut out in the same
+    /// transaction, and `consume` ends with an error that names it; started again, it is refused unless its
+    /// `start` is set. A subscription whose handler is only left out for a while needs no call: it keeps
+    /// its place.
+    ///
+    /// A call that was interrupted is repeated: its rows are deleted in batches after it was marked as
+    /// removed, when nobody can ask for them any more. Repeat it before one of the same name is added: that
+    /// one would be removed.
+    ///
+    /// # Errors
+    /// See [`RemoveError`]: an unknown subscription, another group, unfinished messages under
+    /// [`OnUnfinished::Refuse`], a transaction in the way. The call waits a few seconds at
+    /// most before it gives up on one.
+    pub async fn remove_subscription(
+        &self,
+        name: &str,
+        group: &str,
+        unfinished: OnUnfinished,
+    ) -> Result<Removed, RemoveError> {
+        remove::remove(&self.file, name, group, unfinished).await
     }
 }
 

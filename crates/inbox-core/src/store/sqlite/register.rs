@@ -34,11 +34,13 @@ pub(super) async fn register(
 ) -> Result<Vec<SubscriptionId>, RegisterError> {
     let (group, subscriptions) = (group.to_owned(), subscriptions.to_vec());
     conn.transaction(&TransactionLimits::OWN, move |sqlite| {
-        let known: Known =
-            sql_query("SELECT EXISTS (SELECT 1 FROM inbox_subscriptions WHERE consumer_group = ?) AS known")
-                .bind::<Text, _>(&group)
-                .get_result(sqlite)
-                .map_err(StoreError::from)?;
+        let known: Known = sql_query(
+            "SELECT EXISTS (SELECT 1 FROM inbox_subscriptions \
+         WHERE consumer_group = ? AND removed_at IS NULL) AS known",
+        )
+        .bind::<Text, _>(&group)
+        .get_result(sqlite)
+        .map_err(StoreError::from)?;
         subscriptions
             .iter()
             .map(|subscription| register_one(sqlite, &group, known.known, subscription))
@@ -55,7 +57,7 @@ fn register_one(
 ) -> Result<SubscriptionId, RegisterError> {
     let inserted = sql_query(
         "INSERT INTO inbox_subscriptions (name, consumer_group, id_rule, key_rule) VALUES (?, ?, ?, ?) \
-         ON CONFLICT (name) DO NOTHING",
+         ON CONFLICT (name) WHERE removed_at IS NULL DO NOTHING",
     )
     .bind::<Text, _>(wanted.name.as_str())
     .bind::<Text, _>(group)
@@ -63,14 +65,17 @@ fn register_one(
     .bind::<Text, _>(&wanted.key_rule)
     .execute(sqlite)
     .map_err(StoreError::from)?;
-    let row: Row =
-        sql_query("SELECT id, consumer_group, id_rule, key_rule FROM inbox_subscriptions WHERE name = ?")
-            .bind::<Text, _>(wanted.name.as_str())
-            .get_result(sqlite)
-            .map_err(StoreError::from)?;
+    let row: Row = sql_query(
+        "SELECT id, consumer_group, id_rule, key_rule FROM inbox_subscriptions \
+         WHERE name = ? AND removed_at IS NULL",
+    )
+    .bind::<Text, _>(wanted.name.as_str())
+    .get_result(sqlite)
+    .map_err(StoreError::from)?;
     let recorded = Recorded { group: row.consumer_group, id_rule: row.id_rule, key_rule: row.key_rule };
     wanted.check(group, recorded)?;
     if inserted > 0 {
+        wanted.check_removed(group, was_removed(sqlite, wanted)?)?;
         wanted.check_start(group, group_is_known)?;
         if let First::At(places) = &wanted.first {
             for place in places {
@@ -79,6 +84,16 @@ fn register_one(
         }
     }
     Ok(SubscriptionId(row.id))
+}
+
+/// Whether a subscription of this name was there before and is not any more.
+fn was_removed(sqlite: &mut SqliteConnection, wanted: &Registration) -> Result<bool, StoreError> {
+    let removed: Known = sql_query(
+        "SELECT EXISTS (SELECT 1 FROM inbox_subscriptions WHERE name = ? AND removed_at IS NOT NULL) AS known",
+    )
+    .bind::<Text, _>(wanted.name.as_str())
+    .get_result(sqlite)?;
+    Ok(removed.known)
 }
 
 fn begin_at(

@@ -1,11 +1,11 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
-use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
-use diesel::{QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
+use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
+use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
 
 use crate::identity::{Offset, PartitionId, SubscriptionId};
 use crate::record::Timestamp;
-use crate::store::{LastRecord, Log, StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::store::{LastRecord, Log, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::SqliteConn;
 
@@ -33,6 +33,18 @@ struct Watermark {
     watermark: i64,
 }
 
+#[derive(QueryableByName)]
+struct StandingRow {
+    #[diesel(sql_type = Integer)]
+    id: i32,
+    #[diesel(sql_type = Text)]
+    name: String,
+    #[diesel(sql_type = Text)]
+    consumer_group: String,
+    #[diesel(sql_type = Bool)]
+    removed: bool,
+}
+
 /// It waits out the old owner's transactions because it waits for every transaction.
 pub(super) async fn take_over(
     conn: &mut SqliteConn,
@@ -41,6 +53,7 @@ pub(super) async fn take_over(
 ) -> Result<TakenOver, StoreError> {
     let asked = asked.clone();
     conn.transaction(limits, move |sqlite| {
+        asked.check(&standings(sqlite, &asked.subscriptions)?)?;
         let row = raise(sqlite, &asked)?;
         let flush_number = asked.raise_number_to.unwrap_or_default().max(row.flush_number);
         if flush_number > row.flush_number {
@@ -108,4 +121,26 @@ fn watermark(
             .bind::<Integer, _>(partition)
             .get_result(sqlite)?;
     Ok(Offset(found.watermark))
+}
+
+fn standings(
+    sqlite: &mut SqliteConnection,
+    subscriptions: &[SubscriptionId],
+) -> Result<Vec<Standing>, StoreError> {
+    let mut standings = Vec::with_capacity(subscriptions.len());
+    for subscription in subscriptions {
+        let row: Option<StandingRow> = sql_query(
+            "SELECT id, name, consumer_group, removed_at IS NOT NULL AS removed FROM inbox_subscriptions WHERE id = ?",
+        )
+        .bind::<Integer, _>(subscription.0)
+        .get_result(sqlite)
+        .optional()?;
+        standings.extend(row.map(|row| Standing {
+            id: row.id,
+            name: row.name,
+            group: row.consumer_group,
+            removed: row.removed,
+        }));
+    }
+    Ok(standings)
 }

@@ -1,0 +1,173 @@
+//! Move: the subscription's watermarks become those of the new group's partitions.
+
+use std::sync::Arc;
+
+use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
+
+use crate::store::move_subscription::{Pair, Step, check_groups, check_incarnations, step};
+use crate::store::{MoveError, Moved, StoreError, TransactionLimits};
+
+use super::SqliteConn;
+use super::file::DatabaseFile;
+
+/// Rows that one transaction changes.
+const BATCH: i64 = 10_000;
+
+#[derive(QueryableByName)]
+struct Found {
+    #[diesel(sql_type = Integer)]
+    id: i32,
+    #[diesel(sql_type = Text)]
+    consumer_group: String,
+    #[diesel(sql_type = Text)]
+    id_rule: String,
+}
+
+#[derive(QueryableByName)]
+struct PairRow {
+    #[diesel(sql_type = Text)]
+    topic: String,
+    #[diesel(sql_type = Integer)]
+    partition: i32,
+    #[diesel(sql_type = Integer)]
+    old: i32,
+    #[diesel(sql_type = Nullable<Integer>)]
+    new: Option<i32>,
+    #[diesel(sql_type = Bool)]
+    offsets_there: bool,
+}
+
+pub(super) async fn move_subscription(
+    file: &Arc<DatabaseFile>,
+    name: &str,
+    from: &str,
+    to: &str,
+) -> Result<Moved, MoveError> {
+    check_groups(from, to)?;
+    let mut conn = SqliteConn::open(file).await?;
+    let (name, from, to) = (name.to_owned(), from.to_owned(), to.to_owned());
+    let (asked_from, asked_to) = (from.clone(), to.clone());
+    let (subscription, watermarks, mut rows) = conn
+        .transaction(&TransactionLimits::OWN, move |sqlite| {
+            in_transaction(sqlite, &name, &asked_from, &asked_to)
+        })
+        .await?;
+    loop {
+        let (from, to) = (from.clone(), to.clone());
+        let changed = conn
+            .transaction(&TransactionLimits::OWN, move |sqlite| repoint(sqlite, subscription, &from, &to))
+            .await?;
+        rows += changed;
+        if changed == 0 {
+            return Ok(Moved { watermarks, rows });
+        }
+    }
+}
+
+/// Answers with the subscription, and how many watermarks and unfinished rows went over. Nobody else has a
+/// transaction open: what was begun under an old epoch has ended.
+fn in_transaction(
+    sqlite: &mut SqliteConnection,
+    name: &str,
+    from: &str,
+    to: &str,
+) -> Result<(i32, u64, u64), MoveError> {
+    let found: Option<Found> = sql_query(
+        "SELECT id, consumer_group, id_rule FROM inbox_subscriptions WHERE name = ? AND removed_at IS NULL",
+    )
+    .bind::<Text, _>(name)
+    .get_result(sqlite)
+    .optional()?;
+    let todo = step(name, found.as_ref().map(|found| &*found.consumer_group), from, to)?;
+    let Some(Found { id, id_rule, .. }) = found else { unreachable!("what is not there has no step") };
+    if todo == Step::Finish {
+        return Ok((id, 0, 0));
+    }
+    check_incarnations(&id_rule, &pairs(sqlite, id, to)?)?;
+    for sql in [FENCE, PARTITIONS, GROUP] {
+        sql_query(sql).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
+    }
+    let watermarks = sql_query(WATERMARKS).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
+    // The few that a take-over looks for by their partition; receipts follow.
+    let rows = sql_query(UNFINISHED)
+        .bind::<Integer, _>(id)
+        .bind::<Text, _>(to)
+        .bind::<Text, _>(from)
+        .execute(sqlite)?;
+    let [watermarks, rows] = [watermarks, rows].map(|n| u64::try_from(n).unwrap_or(u64::MAX));
+    Ok((id, watermarks, rows))
+}
+
+const FENCE: &str = "\
+    UPDATE inbox_partitions SET epoch = NULL WHERE ?2 IS NOT NULL \
+        AND id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1)";
+
+const PARTITIONS: &str = "\
+    INSERT INTO inbox_partitions AS p \
+        (consumer_group, topic, partition, incarnation, cluster, topic_id, last_offset, last_time) \
+    SELECT ?2, f.topic, f.partition, f.incarnation, f.cluster, f.topic_id, f.last_offset, f.last_time \
+    FROM inbox_partitions f \
+    WHERE f.id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1) \
+    ON CONFLICT (consumer_group, topic, partition) DO UPDATE SET incarnation = excluded.incarnation \
+    WHERE p.incarnation < excluded.incarnation";
+
+const GROUP: &str = "UPDATE inbox_subscriptions SET consumer_group = ?2 WHERE id = ?1";
+
+const WATERMARKS: &str = "\
+    UPDATE inbox_watermarks SET partition_id = t.id \
+    FROM inbox_partitions f JOIN inbox_partitions t ON t.topic = f.topic AND t.partition = f.partition \
+    WHERE inbox_watermarks.subscription_id = ?1 AND inbox_watermarks.partition_id = f.id AND t.consumer_group = ?2";
+
+const UNFINISHED: &str = "\
+    UPDATE inbox_messages SET partition_id = t.id \
+    FROM inbox_partitions f JOIN inbox_partitions t ON t.topic = f.topic AND t.partition = f.partition \
+    WHERE inbox_messages.subscription_id = ?1 AND inbox_messages.state <> 2 \
+        AND inbox_messages.partition_id = f.id AND f.consumer_group = ?3 AND t.consumer_group = ?2";
+
+const RECEIPTS: &str = "\
+    UPDATE inbox_messages SET partition_id = t.id \
+    FROM inbox_partitions f JOIN inbox_partitions t ON t.topic = f.topic AND t.partition = f.partition \
+    WHERE inbox_messages.subscription_id = ?1 AND inbox_messages.partition_id = f.id \
+        AND f.consumer_group = ?3 AND t.consumer_group = ?2 \
+        AND inbox_messages.message_id IN ( \
+            SELECT m.message_id FROM inbox_messages m JOIN inbox_partitions o ON o.id = m.partition_id \
+            WHERE m.subscription_id = ?1 AND o.consumer_group = ?3 LIMIT ?4)";
+
+fn repoint(
+    sqlite: &mut SqliteConnection,
+    subscription: i32,
+    from: &str,
+    to: &str,
+) -> Result<u64, StoreError> {
+    let rows = sql_query(RECEIPTS)
+        .bind::<Integer, _>(subscription)
+        .bind::<Text, _>(to)
+        .bind::<Text, _>(from)
+        .bind::<BigInt, _>(BATCH)
+        .execute(sqlite)?;
+    Ok(u64::try_from(rows).unwrap_or(u64::MAX))
+}
+
+fn pairs(sqlite: &mut SqliteConnection, subscription: i32, to: &str) -> Result<Vec<Pair>, StoreError> {
+    let rows: Vec<PairRow> = sql_query(
+        "SELECT f.topic, f.partition, f.incarnation AS old, t.incarnation AS new, \
+             EXISTS (SELECT 1 FROM inbox_watermarks o JOIN inbox_subscriptions s ON s.id = o.subscription_id \
+                 WHERE o.partition_id = t.id \
+                     AND (s.id_rule = 'offset' OR s.id_rule LIKE '%tombstone = offset)%')) AS offsets_there \
+         FROM inbox_watermarks w JOIN inbox_partitions f ON f.id = w.partition_id \
+         LEFT JOIN inbox_partitions t ON t.consumer_group = ?2 AND t.topic = f.topic AND t.partition = f.partition \
+         WHERE w.subscription_id = ?1",
+    )
+    .bind::<Integer, _>(subscription)
+    .bind::<Text, _>(to)
+    .load(sqlite)?;
+    let pair = |row: PairRow| Pair {
+        topic: row.topic,
+        partition: row.partition,
+        old: row.old,
+        new: row.new,
+        offsets_there: row.offsets_there,
+    };
+    Ok(rows.into_iter().map(pair).collect())
+}

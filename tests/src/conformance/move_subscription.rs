@@ -1,0 +1,224 @@
+//! Move: a subscription goes on in another consumer group, exactly where it was.
+
+use inbox_core::Offset;
+use inbox_core::store::{
+    Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed, MoveError,
+    Moved, RegisterError, RowState, StoreError, TakeOver,
+};
+use tokio::time::timeout;
+
+use crate::conformance::bury::letter;
+use crate::dialect::Dialect;
+use crate::scene::{A_WHILE, GROUP, LIMITS, Scene, ownership, registration};
+
+const NAME: &str = "payments.reserve";
+const THERE: &str = "billing";
+
+async fn moves<D: Dialect>(scene: &Scene<D>, from: &str, to: &str) -> Result<Moved, MoveError> {
+    D::move_subscription(&scene.store, NAME, from, to).await
+}
+
+async fn flush<D: Dialect>(scene: &Scene<D>, fence: Fence, number: i64, watermark: i64) -> Flushed {
+    let mut conn = scene.conn().await;
+    let moved = FlushWatermark { subscription: scene.subscription, watermark: Offset(watermark), time: None };
+    let flush = Flush { fence, number, watermarks: vec![moved], last: None };
+    D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer")[0]
+}
+
+/// The scene's partition, as the other group takes it over.
+fn there<D: Dialect>(scene: &Scene<D>) -> TakeOver {
+    TakeOver { group: THERE.into(), ..ownership(3, vec![scene.subscription], 99) }
+}
+
+/// Watermark, receipts and dead letters are those of the other group's partition, and an id that was
+/// there is a duplicate.
+pub async fn it_goes_on_exactly_where_it_was<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    scene.write(&scene.ids(["a", "b", "c"])).await.expect("they are written");
+    let mut conn = scene.conn().await;
+    let buried = D::bury(&mut conn, &LIMITS, &[letter(&scene, "dead", 3, None)]).await.expect("an answer");
+    assert_eq!(buried, Buried::Done { duplicates: 0 });
+    flush(&scene, scene.fence, 0, 2).await;
+
+    let moved = moves(&scene, GROUP, THERE).await.expect("it is moved");
+    assert_eq!(moved, Moved { watermarks: 1, rows: 4 });
+    let asked = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    assert_ne!(taken.partition, scene.fence.partition);
+    assert_eq!(taken.watermarks, [Offset(2)]);
+    let strangers = format!("{} WHERE partition_id <> {}", D::table("messages"), taken.partition.0);
+    assert_eq!(scene.count(&strangers).await, 0, "every row went over");
+
+    let fence = Fence { partition: taken.partition, epoch: asked.epoch };
+    let admission = scene.ids(["c", "dead", "fresh"]);
+    let messages = admission.messages.iter().map(|m| Admit { partition: taken.partition, ..*m }).collect();
+    let admission = Admission { fences: vec![fence], messages, ..admission };
+    let Admitted::Open(conflicts) = D::admit(&mut conn, &LIMITS, &admission).await.expect("an answer") else {
+        panic!("it is ours");
+    };
+    D::rollback(&mut conn).await.expect("it is open");
+    let mut states: Vec<RowState> = conflicts.iter().map(|Conflict { state, .. }| *state).collect();
+    states.sort_by_key(|state| *state == RowState::Done);
+    assert_eq!(states, [RowState::Dead, RowState::Done]);
+}
+
+/// What passed the check of the old group's epoch is committed before, and nothing comes after.
+pub async fn the_old_group_is_shut_out<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let (mut old, store) = (scene.conn().await, scene.store.clone());
+    scene.open(&mut old, "a").await;
+    let mut moving = std::pin::pin!(D::move_subscription(&store, NAME, GROUP, THERE));
+    assert!(timeout(A_WHILE, &mut moving).await.is_err(), "it did not wait");
+    D::commit(&mut old).await.expect("it was there first");
+    moving.await.expect("the transaction has ended");
+
+    let partition = scene.fence.partition;
+    let late = D::admit(&mut old, &LIMITS, &scene.ids(["b"])).await.expect("an answer");
+    assert_eq!(late, Admitted::Fenced(vec![partition]));
+    let buried = D::bury(&mut old, &LIMITS, &[letter(&scene, "c", 1, None)]).await.expect("an answer");
+    assert_eq!(buried, Buried::Fenced(vec![partition]));
+    assert_eq!(flush(&scene, scene.fence, 0, 7).await, Flushed::Lost { partition });
+
+    // It takes nothing over any more, and makes no watermark: also not of a partition that it never had.
+    for partition in [3, 4] {
+        let asked = ownership(partition, vec![scene.subscription], 0);
+        let error = D::take_over(&mut old, &LIMITS, &asked).await.expect_err("it is elsewhere");
+        let StoreError::Departed(Departed::Moved { .. }) = &error else { panic!("{error:?}") };
+        for part in [NAME, "\"payments\"", "\"billing\"", "leave its handler out"] {
+            assert!(error.to_string().contains(part), "{error}");
+        }
+    }
+    assert_eq!(scene.count(&D::table("watermarks")).await, 1);
+    let mut conn = scene.conn().await;
+    let refused = D::register(&mut conn, GROUP, &[registration(NAME)]).await;
+    assert!(matches!(refused, Err(RegisterError::OtherGroup { .. })), "{refused:?}");
+}
+
+/// A transaction in the way is named, nothing is changed, and the call can be repeated.
+pub async fn it_gives_up_on_a_transaction_in_the_way<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut old = scene.conn().await;
+    scene.open(&mut old, "a").await;
+    let error = moves(&scene, GROUP, THERE).await.expect_err("it is in the way");
+    match &error {
+        MoveError::Busy { .. } => {
+            let text = error.to_string();
+            assert!(text.contains("orders partition 3") && text.contains("stop the service"), "{text}");
+        }
+        // Of SQLite the whole database is in use.
+        MoveError::Store(StoreError::Statement { .. }) => {}
+        _ => panic!("{error:?}"),
+    }
+    D::commit(&mut old).await.expect("it is as it was");
+    flush(&scene, scene.fence, 0, 1).await;
+    moves(&scene, GROUP, THERE).await.expect("nothing is open");
+}
+
+/// Two in sequence and two at once; there and back.
+pub async fn a_repeated_one_changes_nothing<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    scene.write(&scene.ids(["a", "b"])).await.expect("they are written");
+    let (one, other) = tokio::join!(moves(&scene, GROUP, THERE), moves(&scene, GROUP, THERE));
+    let moved: Vec<_> = [one, other].into_iter().filter_map(Result::ok).map(|m| m.watermarks).collect();
+    assert_eq!(moved.iter().sum::<u64>(), 1, "one of them moves it, the other one finds that or is refused");
+    let again = moves(&scene, GROUP, THERE).await.expect("it is there");
+    assert_eq!(again.watermarks, 0);
+    let mut conn = scene.conn().await;
+    let asked = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    let fence = Fence { partition: taken.partition, epoch: asked.epoch };
+    flush(&scene, fence, 0, 5).await;
+    // A repeated call does not disturb those who consume it there.
+    assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is there"), Moved { watermarks: 0, rows: 0 });
+    assert_eq!(flush(&scene, fence, 1, 6).await, Flushed::Written { partition: fence.partition, number: 2 });
+
+    let back = moves(&scene, THERE, GROUP).await.expect("it is moved back");
+    assert_eq!(back, Moved { watermarks: 1, rows: 2 });
+    assert_eq!(flush(&scene, fence, 2, 8).await, Flushed::Lost { partition: fence.partition });
+    let taken = D::take_over(&mut conn, &LIMITS, &ownership(3, vec![scene.subscription], 99)).await;
+    let taken = taken.expect("it is back");
+    assert_eq!((taken.partition, taken.watermarks), (scene.fence.partition, vec![Offset(6)]));
+}
+
+/// Receipts that an interrupted call left behind are found by their ids, and follow at the next one.
+pub async fn one_that_was_interrupted_is_finished_by_the_next<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    scene.write(&scene.ids(["a", "b"])).await.expect("they are written");
+    moves(&scene, GROUP, THERE).await.expect("it is moved");
+    let left = scene.fence.partition.0;
+    scene.sql(&format!("UPDATE {} SET partition_id = {left}", D::table("messages"))).await;
+    assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is there"), Moved { watermarks: 0, rows: 2 });
+    assert_eq!(scene.count(&format!("{} WHERE partition_id = {left}", D::table("messages"))).await, 0);
+}
+
+/// The others of the old group keep their watermarks and rows, and their owner begins anew; whoever owns
+/// the partition in the new group is not disturbed.
+pub async fn the_others_of_the_groups_stay<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let other = scene.subscribe("totals").await;
+    let mut conn = scene.conn().await;
+    let asked = ownership(3, vec![other], 7);
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+    let fence = Fence { partition: taken.partition, epoch: asked.epoch };
+    let admission = Admission { subscription: other, fences: vec![fence], ..scene.ids(["a"]) };
+    scene.write(&admission).await.expect("it is written");
+    let theirs = D::register(&mut conn, THERE, &[registration("audit")]).await.expect("it is new");
+    let asked = TakeOver { group: THERE.into(), ..ownership(3, theirs.clone(), 5) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+    let there = Fence { partition: taken.partition, epoch: asked.epoch };
+
+    assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is moved"), Moved { watermarks: 1, rows: 0 });
+    let taken = D::take_over(&mut conn, &LIMITS, &ownership(3, vec![other], 0)).await.expect("it is ours");
+    assert_eq!(taken.watermarks, [Offset(7)]);
+    let rows = format!("{} WHERE partition_id = {}", D::table("messages"), fence.partition.0);
+    assert_eq!(scene.count(&rows).await, 1);
+
+    let moved = FlushWatermark { subscription: theirs[0], watermark: Offset(6), time: None };
+    let flush = Flush { fence: there, number: 0, watermarks: vec![moved], last: None };
+    let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
+    assert_eq!(flushed, [Flushed::Written { partition: there.partition, number: 1 }]);
+    let both = vec![theirs[0], scene.subscription];
+    let asked = TakeOver { group: THERE.into(), ..ownership(3, both, 99) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    assert_eq!((taken.partition, taken.watermarks), (there.partition, vec![Offset(6), Offset(0)]));
+}
+
+/// The new group's partition keeps the higher incarnation, and an id made of an offset never changes.
+pub async fn incarnations_do_not_go_back<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let incarnation = |group: &str, to: i32| {
+        format!("UPDATE {} SET incarnation = {to} WHERE consumer_group = '{group}'", D::table("partitions"))
+    };
+    scene.sql(&incarnation(GROUP, 4)).await;
+    moves(&scene, GROUP, THERE).await.expect("it is moved");
+    let mut conn = scene.conn().await;
+    assert_eq!(D::take_over(&mut conn, &LIMITS, &there(&scene)).await.expect("it is there").incarnation, 4);
+    scene.sql(&incarnation(THERE, 5)).await;
+    moves(&scene, THERE, GROUP).await.expect("it is moved back");
+    let asked = ownership(3, vec![scene.subscription], 0);
+    assert_eq!(D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is back").incarnation, 5);
+
+    let rule = format!("UPDATE {} SET id_rule = 'offset'", D::table("subscriptions"));
+    scene.sql(&rule).await;
+    scene.sql(&incarnation(GROUP, 1)).await;
+    let error = moves(&scene, GROUP, THERE).await.expect_err("its ids would change");
+    assert!(matches!(error, MoveError::Incarnations { old: 1, new: 5, .. }), "{error:?}");
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing was changed");
+    assert_eq!(taken.incarnation, 1);
+}
+
+/// Each says what is wrong.
+pub async fn what_cannot_be_moved_is_refused<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let unknown = D::move_subscription(&scene.store, "nobody", GROUP, THERE).await;
+    assert!(matches!(unknown, Err(MoveError::Unknown { .. })), "{unknown:?}");
+    let same = moves(&scene, GROUP, GROUP).await;
+    assert!(matches!(same, Err(MoveError::NotTwoGroups { .. })), "{same:?}");
+    let error = moves(&scene, "audit", THERE).await.expect_err("it is in neither");
+    assert!(matches!(error, MoveError::OtherGroup { .. }), "{error:?}");
+    assert!(error.to_string().contains("\"payments\""), "{error}");
+    assert!(
+        matches!(flush(&scene, scene.fence, 0, 1).await, Flushed::Written { .. }),
+        "nobody was disturbed"
+    );
+}
