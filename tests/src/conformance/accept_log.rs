@@ -1,8 +1,8 @@
 //! Accept log: a new incarnation, once, and everything of the old log is forgotten.
 
 use inbox_core::store::{
-    AcceptLog, Admitted, Fence, Flush, FlushWatermark, LastRecord, Log, LogStart, StoreError, TakeOver,
-    TakenOver,
+    AcceptLog, Admission, Admitted, Fence, Flush, FlushWatermark, LastRecord, Log, LogStart, OtherLog,
+    StoreError, TakeOver, TakenOver,
 };
 use inbox_core::{Offset, Partition, Timestamp, Topic};
 use tokio::time::timeout;
@@ -31,17 +31,27 @@ fn asked(partition: Option<i32>, incarnation: i32, from: LogStart) -> AcceptLog 
     AcceptLog { group: GROUP.into(), topic: Topic::new("orders"), partition, incarnation, from }
 }
 
-/// What the broker says first is kept; what it says later is for the caller to compare.
+/// What the broker says first is kept. Under another log nothing is taken over: neither the epoch, nor
+/// where a new subscription begins.
 pub async fn the_first_log_is_recorded<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let first = log("one", None);
     assert_eq!(taken_from(&scene, 4, 0, first.clone()).await.log, first);
     let with_id = log("one", Some("id"));
     assert_eq!(taken_from(&scene, 4, 0, with_id.clone()).await.log, with_id, "an id that comes later");
-    let taken = taken_from(&scene, 4, 0, log("two", Some("other"))).await;
-    assert_eq!(taken.log, with_id);
-    assert!(taken.log.differs_from(&log("two", None)) && taken.log.differs_from(&log("one", Some("other"))));
-    assert!(!taken.log.differs_from(&log("", None)), "who says nothing does not contradict");
+    let fence = scene.take_over(4).await;
+    let added = scene.subscribe("totals").await;
+    for other in [log("two", None), log("one", Some("other"))] {
+        let asked = TakeOver { log: other, ..ownership(4, vec![scene.subscription, added], 77) };
+        let refused = D::take_over(&mut scene.conn().await, &LIMITS, &asked).await;
+        let expected = OtherLog { recorded: with_id.clone(), incarnation: 1 };
+        assert!(matches!(&refused, Err(StoreError::OtherLog(other)) if *other == expected), "{refused:?}");
+    }
+    let admission = Admission { fences: vec![fence], ..scene.admission([]) };
+    assert_eq!(scene.write(&admission).await.expect("an answer"), Admitted::Open(vec![]));
+    // Who says nothing does not contradict.
+    let asked = TakeOver { log: log("", None), ..ownership(4, vec![added], 5) };
+    assert_eq!(take_over(&scene, &asked).await.watermarks, [Offset(5)]);
 }
 
 /// It comes and goes with the watermark, and one without does not erase it.

@@ -8,8 +8,8 @@ use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
-    Database, Departed, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, StoreError, TakeOver,
-    TransactionLimits,
+    Database, Departed, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, OtherLog, StoreError,
+    TakeOver, TransactionLimits,
 };
 use crate::subscription::ReadContext;
 
@@ -138,8 +138,10 @@ impl<Db: Database> Engine<Db> {
             .ownership
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
-        // A departed subscription is a person's decision, and no sign of anything.
-        if taken.as_ref().is_err_and(|error| !matches!(error, StoreError::Departed(_))) {
+        // These two are answers, and no sign of anything.
+        let answered =
+            |error: &StoreError| matches!(error, StoreError::Departed(_) | StoreError::OtherLog(_));
+        if taken.as_ref().is_err_and(|error| !answered(error)) {
             self.health.suspect().await;
         }
         let taken = taken?;
@@ -152,10 +154,6 @@ impl<Db: Database> Engine<Db> {
                 %topic, %partition, number, committed,
                 "the database is older than what was committed to Kafka: it is consumed again from its watermark"
             );
-        }
-        if taken.log.differs_from(log) {
-            let incarnation = taken.incarnation;
-            return Err(TakeOverError::OtherLog { recorded: taken.log, incarnation });
         }
         let fence = Fence { partition: taken.partition, epoch };
         let watermarks = consumers.iter().map(|(index, _)| *index).zip(taken.watermarks.clone()).collect();
@@ -267,19 +265,15 @@ pub enum TakeOverError {
         committed: i64,
     },
     /// The broker has another log than the one that is recorded.
-    #[error("the log is not the recorded one, {recorded:?}")]
-    OtherLog {
-        /// The recorded one.
-        recorded: Log,
-        /// Its incarnation.
-        incarnation: i32,
-    },
+    #[error(transparent)]
+    OtherLog(#[from] OtherLog),
 }
 
 impl From<StoreError> for TakeOverError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Departed(departed) => Self::Departed(departed),
+            StoreError::OtherLog(other) => Self::OtherLog(other),
             error => Self::Store(error),
         }
     }

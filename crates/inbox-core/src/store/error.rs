@@ -7,7 +7,7 @@ use diesel::result::Error as DieselError;
 
 use crate::failure::{self, FailureClass};
 
-use super::Departed;
+use super::{Departed, OtherLog};
 
 /// An error of the store's own statements or connections.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +28,9 @@ pub enum StoreError {
     /// A subscription is not its consumer group's any more.
     #[error(transparent)]
     Departed(#[from] Departed),
+    /// A partition's log is not the recorded one.
+    #[error(transparent)]
+    OtherLog(#[from] OtherLog),
     /// A statement failed.
     #[error("database: {reason}")]
     Statement {

@@ -46,7 +46,7 @@ pub(crate) use prepared::Prepared;
 pub use register::{First, RegisterError, Registration};
 pub use remove::{OnUnfinished, RemoveError, Removed};
 pub(crate) use take_over::Standing;
-pub use take_over::{Departed, Log, TakeOver, TakenOver};
+pub use take_over::{Departed, Log, OtherLog, TakeOver, TakenOver};
 
 use crate::dead_letter::DeadLetter;
 use crate::handler::{BatchHandler, Handler};

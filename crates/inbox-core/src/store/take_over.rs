@@ -25,6 +25,16 @@ impl Log {
     }
 }
 
+/// The broker has another log than the one that is recorded. Nothing was taken over or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the log is not the recorded one, which is {recorded:?}")]
+pub struct OtherLog {
+    /// The recorded one.
+    pub recorded: Log,
+    /// Its incarnation.
+    pub incarnation: i32,
+}
+
 /// A partition that Kafka assigned to this process.
 #[derive(Clone, Debug)]
 pub struct TakeOver {
@@ -42,7 +52,7 @@ pub struct TakeOver {
     pub first: Offset,
     /// The partition's flush number is at least this one afterwards.
     pub raise_number_to: Option<i64>,
-    /// Which log it is. Recorded where nothing is recorded yet.
+    /// Which log it is. Recorded where nothing is recorded yet; otherwise it must be that one.
     pub log: Log,
 }
 
@@ -59,7 +69,7 @@ pub struct TakenOver {
     pub number_before: i64,
     /// The watermark of each subscription, in the order in which they were asked for.
     pub watermarks: Vec<Offset>,
-    /// The log that is recorded: the caller compares.
+    /// The log as it is recorded.
     pub log: Log,
     /// The last finished record.
     pub last: Option<LastRecord>,
@@ -114,6 +124,14 @@ pub(crate) struct Standing {
 }
 
 impl TakeOver {
+    /// Whether the log is the recorded one.
+    pub(crate) fn check_log(&self, recorded: &Log, incarnation: i32) -> Result<(), StoreError> {
+        if recorded.differs_from(&self.log) {
+            return Err(OtherLog { recorded: recorded.clone(), incarnation }.into());
+        }
+        Ok(())
+    }
+
     /// Whether all of its subscriptions are still this group's.
     pub(crate) fn check(&self, standings: &[Standing]) -> Result<(), StoreError> {
         for SubscriptionId(number) in self.subscriptions.iter().copied() {

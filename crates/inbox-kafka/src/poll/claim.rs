@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use inbox_core::inbox::{Engine, Owner, TakeOverError};
-use inbox_core::store::LastRecord;
+use inbox_core::store::{LastRecord, OtherLog};
 use inbox_core::{Database, Offset, StoreError, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use tokio::task::spawn_blocking;
@@ -102,7 +102,7 @@ async fn try_claim<Db: Database>(
             let (topic, partition) = place.clone();
             return Err(Refusal::End(Error::DatabaseWentBack { topic, partition, number, committed }));
         }
-        Err(TakeOverError::OtherLog { recorded, incarnation }) => {
+        Err(TakeOverError::OtherLog(OtherLog { recorded, incarnation })) => {
             return Err(Refusal::Stop { incarnation, reason: StopReason::OtherLog { recorded, found } });
         }
     };

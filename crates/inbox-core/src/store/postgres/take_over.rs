@@ -105,6 +105,12 @@ pub(super) async fn take_over(
     .bind::<Nullable<Text>, _>(&asked.log.topic_id)
     .get_result(pg)
     .await?;
+    let log = Log { cluster: row.cluster, topic_id: row.topic_id };
+    if let Err(other) = asked.check_log(&log, row.incarnation) {
+        rollback(conn).await?;
+        return Err(other);
+    }
+    let pg = &mut &conn.conn;
     sql_query(
         "INSERT INTO inbox.watermarks (subscription_id, partition_id, first_watermark, watermark) \
          SELECT s.id, $1, $3, $3 FROM unnest($2) AS s (id) \
@@ -133,7 +139,7 @@ pub(super) async fn take_over(
         incarnation: row.incarnation,
         flush_number: row.flush_number,
         number_before: row.number_before,
-        log: Log { cluster: row.cluster, topic_id: row.topic_id },
+        log,
         last: row
             .last_offset
             .zip(row.last_time)

@@ -55,6 +55,8 @@ pub(super) async fn take_over(
     conn.transaction(limits, move |sqlite| {
         asked.check(&standings(sqlite, &asked.subscriptions)?)?;
         let row = raise(sqlite, &asked)?;
+        let log = Log { cluster: row.cluster, topic_id: row.topic_id };
+        asked.check_log(&log, row.incarnation)?;
         let flush_number = asked.raise_number_to.unwrap_or_default().max(row.flush_number);
         if flush_number > row.flush_number {
             sql_query("UPDATE inbox_partitions SET flush_number = ? WHERE id = ?")
@@ -73,7 +75,7 @@ pub(super) async fn take_over(
             flush_number,
             number_before: row.flush_number,
             watermarks: watermarks?,
-            log: Log { cluster: row.cluster, topic_id: row.topic_id },
+            log,
             last: row
                 .last_offset
                 .zip(row.last_time)
