@@ -80,8 +80,8 @@ fn given(variable: &str) -> String {
 pub enum Mood {
     /// With a token of this lifetime.
     Gives(Duration),
-    /// With a token that says that it has expired, and that it has not.
-    GivesExpired,
+    /// With a token that has expired, and the word that it lives that long.
+    GivesExpired(Duration),
     /// With an error.
     Fails,
     /// Never.
@@ -139,7 +139,7 @@ impl Provider {
         let mood = *self.0.mood.lock().unwrap_or_else(PoisonError::into_inner);
         let (claimed, lifetime) = match mood {
             Mood::Gives(lifetime) => (lifetime.as_secs_f64(), lifetime),
-            Mood::GivesExpired => (-60.0, Duration::from_secs(60)),
+            Mood::GivesExpired(lifetime) => (-60.0, lifetime),
             Mood::Fails => return Err(std::io::Error::other("the provider is out of order")),
             Mood::Hangs => std::future::pending().await,
             Mood::Panics => panic!("the provider panics"),

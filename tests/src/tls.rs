@@ -36,17 +36,17 @@ impl Authority {
     /// its address by that name. It serves until the runtime ends.
     pub async fn serve_database(&self, name: &str, url: &str) -> String {
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
-        serve(name, url, Some(self.acceptor(params))).await
+        serve(name, url, Some(self.acceptor(&params))).await
     }
 
     /// The same, with a certificate that was valid once.
     pub async fn serve_expired(&self, name: &str, url: &str) -> String {
         let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
         (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
-        serve(name, url, Some(self.acceptor(params))).await
+        serve(name, url, Some(self.acceptor(&params))).await
     }
 
-    fn acceptor(&self, params: CertificateParams) -> TlsAcceptor {
+    fn acceptor(&self, params: &CertificateParams) -> TlsAcceptor {
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.0).expect("a certificate");
         let private = PrivateKeyDer::try_from(key.serialize_der()).expect("a key");

@@ -3,6 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
+use futures_util::future::{join, join3};
 use inbox_kafka::{ClientCertificate, Error, KafkaConfig, Sasl, consume};
 use inbox_tests::job::Runs;
 use inbox_tests::kafka::FreshTopic;
@@ -26,14 +27,14 @@ impl Scene {
     async fn new() -> Self {
         let (ledger, topic) = (Ledger::new().await, FreshTopic::create(1).await);
         drop(send(&topic, &notes("m", 5, 2, 1)));
-        Self { service: Service::new(&ledger, &topic), ledger: ledger, _topic: topic }
+        Self { service: Service::new(&ledger, &topic), ledger, _topic: topic }
     }
 
-    /// What consuming fails with, each of two times.
+    /// What consuming fails with: two at once.
     async fn refused(&self, config: KafkaConfig, words: &[&str]) -> Error {
         log();
-        self.refused_once(config.clone(), words).await;
-        self.refused_once(config, words).await
+        let both = join(self.refused_once(config.clone(), words), self.refused_once(config, words));
+        both.await.0
     }
 
     async fn refused_once(&self, config: KafkaConfig, words: &[&str]) -> Error {
@@ -142,7 +143,7 @@ async fn a_mechanism_that_nobody_knows_or_the_broker_does_not() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_the_broker_does_not_take() {
     let scene = Scene::new().await;
-    let provider = Provider::new(Mood::GivesExpired);
+    let provider = Provider::new(Mood::GivesExpired(Duration::from_mins(1)));
     let config = provider.feeds(Listener::Sasl.tls(&scene.service));
     is_authentication(&scene.refused(config, &["OAUTHBEARER", "of a token"]).await);
 }
@@ -150,15 +151,19 @@ async fn a_token_that_the_broker_does_not_take() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_token() {
     let scene = Scene::new().await;
-    for (mood, word) in
-        [(Mood::Fails, "out of order"), (Mood::Hangs, "did not answer"), (Mood::Panics, "panicked")]
-    {
+    let without = async |mood, word| {
         let provider = Provider::new(mood);
         let config = provider.feeds(Listener::Sasl.tls(&scene.service));
         let error = scene.refused_once(config, &[word, "KafkaConfig::oauth"]).await;
         assert!(matches!(error, Error::Token { .. }), "{error:?}");
         assert_eq!(provider.calls() > 1, mood != Mood::Hangs, "{mood:?}: it is tried again");
-    }
+    };
+    join3(
+        without(Mood::Fails, "out of order"),
+        without(Mood::Hangs, "did not answer"),
+        without(Mood::Panics, "panicked"),
+    )
+    .await;
 }
 
 /// One that only begins slowly is waited for.
@@ -168,7 +173,7 @@ async fn a_provider_that_begins_late_is_no_refusal() {
     let provider = Provider::new(Mood::Fails);
     let running = scene.service.start_on(provider.feeds(Listener::Sasl.tls(&scene.service))).await;
     inbox_tests::wait::until("a second call", async || provider.calls() > 1).await;
-    provider.set(Mood::Gives(Duration::from_secs(60)));
+    provider.set(Mood::Gives(Duration::from_mins(1)));
     scene.ledger.reaches(5).await;
     running.stop().await;
 }

@@ -70,7 +70,7 @@ async fn by_scram() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn by_tokens() {
-    let provider = Provider::new(Mood::Gives(Duration::from_secs(60)));
+    let provider = Provider::new(Mood::Gives(Duration::from_mins(1)));
     consumes(|service| provider.feeds(Listener::Sasl.tls(service))).await;
 }
 
@@ -89,7 +89,7 @@ async fn tokens_that_expire_under_load() {
     running.stop().await;
 }
 
-/// The first token expires while there is no other: nothing is consumed any more, and nothing lost.
+/// A token expires while there is no other, or one that the broker refuses: nothing is consumed any more, and nothing lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_is_out_of_order_for_a_while() {
     let (ledger, topic, service) = scene().await;
@@ -97,7 +97,7 @@ async fn a_provider_that_is_out_of_order_for_a_while() {
     let load = Load::start(&topic, LoadPlan { per_second: 50, ..LoadPlan::default() });
     let running = service.start_on(provider.feeds(Listener::Sasl.tls(&service))).await;
     ledger.reaches(1).await;
-    for mood in [Mood::Fails, Mood::Hangs] {
+    for mood in [Mood::Fails, Mood::Hangs, Mood::GivesExpired(Duration::from_secs(4))] {
         provider.set(mood);
         let behind = || topic.ends().iter().sum::<i64>();
         wait::until("it stands still", async || {

@@ -38,7 +38,7 @@ pub enum Error {
         /// What the client said last about a connection.
         reason: String,
         /// What it answered.
-        source: KafkaError,
+        source: Box<KafkaError>,
     },
     /// No broker answered, and a TLS connection could not be agreed on.
     #[error("no TLS connection to Kafka at {brokers}: {reason}: {}", Refusal::Tls.what_to_check())]
@@ -143,8 +143,9 @@ impl Error {
     /// A client that could not be made. librdkafka quotes values, and rdkafka all of them.
     pub(crate) fn client(error: KafkaError, secrets: &Secrets) -> Self {
         match error {
-            KafkaError::ClientConfig(_, problem, property, _) => {
-                Self::Config(ConfigError { property, problem: secrets.hidden_in(&problem).into_owned() })
+            KafkaError::ClientConfig(_, problem, property, value) => {
+                let problem = secrets.hidden_in(&format!("{problem}: it is {value:?}")).into_owned();
+                Self::Config(ConfigError { property, problem })
             }
             KafkaError::ClientCreation(problem) => {
                 Self::Client(KafkaError::ClientCreation(secrets.hidden_in(&problem).into_owned()))

@@ -96,10 +96,13 @@ impl Troubles {
                 reason: reason.clone(),
             },
             None => {
+                let told = noted.reason.is_some();
                 let mut reason = noted.reason.clone().unwrap_or_else(|| source.to_string());
-                // In TLS 1.3 a broker tells only afterwards, by closing, that it wanted a certificate, or
-                // another one; librdkafka takes that for a transport failure.
+                // A broker that wants TLS hangs up, of which librdkafka tells nothing. In TLS 1.3 it tells
+                // only afterwards that it wanted a certificate, or another one, which librdkafka takes for a
+                // transport failure.
                 reason += match (config.uses_tls(), config.has_client_certificate()) {
+                    (false, _) if told => "",
                     (false, _) => " (does it want TLS? see KafkaConfig::tls)",
                     (true, false) => {
                         " (does it want a client certificate? see KafkaConfig::client_certificate)"
@@ -108,7 +111,7 @@ impl Troubles {
                         " (is the client certificate still valid, and of an authority that the broker trusts?)"
                     }
                 };
-                Error::Unreachable { brokers, limit, reason, source }
+                Error::Unreachable { brokers, limit, reason, source: Box::new(source) }
             }
         }
     }

@@ -20,7 +20,7 @@ const LAST_WAIT: Duration = Duration::from_secs(5);
 /// which it does after 80.
 const FETCH_AFTER: u32 = 70;
 /// A lifetime that says "for ever", with which nothing can be calculated.
-const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+const LONGEST: Duration = Duration::from_hours(365 * 24);
 
 /// The present token, and the task that fetches the next one. It ends when this is dropped.
 pub(crate) struct Tokens {
@@ -35,7 +35,7 @@ struct Present {
 }
 
 /// A token that can be handed out.
-#[derive(Clone)]
+#[derive(Debug)]
 struct Valid {
     token: OauthToken,
     expires: SystemTime,
@@ -168,8 +168,8 @@ mod tests {
     #[test]
     fn a_token_that_librdkafka_would_quote_is_refused_without_its_text() {
         for token in ["", "secret\u{e9}", "sec\0ret", "two words"] {
-            let token = OauthToken::new(token, "p", Duration::from_secs(60));
-            let problem = Valid::check(token, SystemTime::now()).err().expect("it cannot be sent");
+            let token = OauthToken::new(token, "p", Duration::from_mins(1));
+            let problem = Valid::check(token, SystemTime::now()).expect_err("it cannot be sent");
             assert!(!problem.contains("sec") && !problem.contains("two"), "{problem}");
         }
     }
@@ -178,10 +178,9 @@ mod tests {
     fn lifetimes_count_from_the_question() {
         let asked = SystemTime::now() - Duration::from_secs(5);
         assert!(Valid::check(OauthToken::new("t", "p", Duration::from_secs(4)), asked).is_err());
-        let valid =
-            Valid::check(OauthToken::new("t", "p", Duration::from_secs(15)), asked).ok().expect("valid");
+        let valid = Valid::check(OauthToken::new("t", "p", Duration::from_secs(15)), asked).expect("valid");
         assert!(valid.fetch_next_in() <= Duration::from_secs(7), "{:?}", valid.fetch_next_in());
-        let ever = Valid::check(OauthToken::new("t", "p", Duration::MAX), asked).ok().expect("valid");
-        assert!(ever.fetch_next_in() > Duration::from_secs(24 * 3600));
+        let ever = Valid::check(OauthToken::new("t", "p", Duration::MAX), asked).expect("valid");
+        assert!(ever.fetch_next_in() > Duration::from_hours(24));
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     }
 
     fn with_tokens(config: KafkaConfig) -> KafkaConfig {
-        config.oauth(async || Ok::<_, ConfigError>(OauthToken::new("t", "p", Duration::from_secs(60))))
+        config.oauth(async || Ok::<_, ConfigError>(OauthToken::new("t", "p", Duration::from_mins(1))))
     }
 
     #[test]
