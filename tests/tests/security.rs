@@ -89,7 +89,8 @@ async fn tokens_that_expire_under_load() {
     running.stop().await;
 }
 
-/// A token expires while there is no other, or one that the broker refuses: nothing is consumed any more, and nothing lost.
+/// A token expires while there is no other, or one that the broker refuses: nothing is consumed any more,
+/// and nothing lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_provider_that_is_out_of_order_for_a_while() {
     let (ledger, topic, service) = scene().await;
