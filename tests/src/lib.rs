@@ -19,6 +19,7 @@
 //! | `member` | such a process with its own way to the database, for chaos |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
+//! | `secure` | listeners with TLS and SASL, and an identity provider |
 //! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
 //! | `wait` | waiting for what must come, and no longer |
 //!
@@ -41,6 +42,7 @@ pub mod postgres;
 pub mod proxy;
 pub mod scene;
 pub mod script;
+pub mod secure;
 pub mod service;
 pub mod sqlite;
 pub mod tls;

@@ -208,6 +208,13 @@ impl Service {
         self.start_with(inbox, runs)
     }
 
+    /// Runs it inside the test with another configuration of the Kafka client.
+    pub async fn start_on(&self, kafka: KafkaConfig) -> Running {
+        let runs = Runs::default();
+        let inbox = self.jobs(&runs).await;
+        Self::run(kafka, inbox, runs)
+    }
+
     /// Runs it inside the test until everything of the topic is finished, and ends it.
     pub async fn finishes(&self, ledger: &Ledger, topic: &FreshTopic) {
         let running = self.start().await;
@@ -218,11 +225,15 @@ impl Service {
     /// Runs another inbox with its configuration inside the test.
     #[must_use]
     pub fn start_with(&self, inbox: Inbox<Postgres>, runs: Runs) -> Running {
+        Self::run(self.kafka(), inbox, runs)
+    }
+
+    fn run(kafka: KafkaConfig, inbox: Inbox<Postgres>, runs: Runs) -> Running {
         log();
         let (stop, stopped) = oneshot::channel::<()>();
         let stops = Stops::default();
         let told = stops.clone();
-        let consuming = consume(self.kafka(), inbox)
+        let consuming = consume(kafka, inbox)
             .with_graceful_shutdown(async { drop(stopped.await) })
             .on_stop(move |stopped| told.lock().push(stopped.clone()));
         Running { stop: Some(stop), consuming: tokio::spawn(consuming.into_future()), runs, stops }

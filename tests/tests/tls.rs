@@ -1,16 +1,14 @@
 //! TLS to Postgres: what each `sslmode` accepts and refuses.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use inbox_core::{PostgresStore, StoreError};
 use inbox_tests::postgres::FreshDatabase;
-use inbox_tests::tls::Authority;
+use inbox_tests::tls::{Authority, without_tls};
 use tempfile::TempDir;
 
 struct Scene {
     database: FreshDatabase,
-    server: SocketAddr,
     authority: Authority,
     folder: TempDir,
 }
@@ -18,14 +16,8 @@ struct Scene {
 impl Scene {
     async fn new() -> Self {
         let database = FreshDatabase::create().await;
-        let config: tokio_postgres::Config = database.url().parse().expect("the address of the tests");
-        let host = match &config.get_hosts()[0] {
-            tokio_postgres::config::Host::Tcp(host) => host.clone(),
-            other @ tokio_postgres::config::Host::Unix(_) => panic!("reached by TCP, not {other:?}"),
-        };
-        let server = tokio::net::lookup_host((host, config.get_ports()[0])).await.expect("a host").next();
         let folder = TempDir::new().expect("a folder");
-        Self { database, server: server.expect("an address"), authority: Authority::new(), folder }
+        Self { database, authority: Authority::new(), folder }
     }
 
     fn file(&self, authority: &Authority, name: &str) -> PathBuf {
@@ -36,14 +28,13 @@ impl Scene {
 
     /// Connects through a proxy that has a certificate for `localhost`.
     async fn connect(&self, host: &str, settings: &str) -> Result<(), StoreError> {
-        let port = self.authority.serve("localhost", self.server).await.port();
-        let original = self.database.url();
-        let (scheme, rest) = original.split_once("://").expect("an address");
-        let (user, place) = rest.split_once('@').unwrap_or(("postgres", rest));
-        let database = place.rsplit_once('/').expect("a database").1;
-        let url = format!("{scheme}://{user}@{host}:{port}/{database}?{settings}");
-        PostgresStore::connect(&url).await.map(drop)
+        let url = self.authority.serve_database("localhost", &self.database.url()).await;
+        connect(&url.replace("localhost", host), settings).await
     }
+}
+
+async fn connect(url: &str, settings: &str) -> Result<(), StoreError> {
+    PostgresStore::connect(&format!("{url}?{settings}")).await.map(drop)
 }
 
 fn refused(result: Result<(), StoreError>) -> String {
@@ -61,7 +52,7 @@ async fn verify_full_wants_the_very_host() {
     let settings = format!("sslmode=verify-full&sslrootcert={root}");
     scene.connect("localhost", &settings).await.expect("the right host and authority");
     let error = refused(scene.connect("127.0.0.1", &settings).await);
-    assert!(error.contains("certificate"), "{error}");
+    assert!(error.contains("not valid for name") && error.contains("verify-ca"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -71,8 +62,38 @@ async fn verify_ca_wants_the_authority_but_not_the_host() {
     let settings = format!("sslmode=verify-ca&sslrootcert={root}");
     scene.connect("127.0.0.1", &settings).await.expect("the right authority");
     let stranger = scene.file(&Authority::new(), "other.pem").display().to_string();
-    refused(scene.connect("localhost", &format!("sslmode=verify-ca&sslrootcert={stranger}")).await);
-    refused(scene.connect("localhost", &format!("sslmode=verify-full&sslrootcert={stranger}")).await);
+    for mode in ["verify-ca", "verify-full"] {
+        let settings = format!("sslmode={mode}&sslrootcert={stranger}");
+        let error = refused(scene.connect("localhost", &settings).await);
+        assert!(error.contains("no authority of sslrootcert"), "{error}");
+    }
+    // The authorities of the system don't know it either.
+    let error = scene.connect("localhost", "sslmode=verify-full").await.expect_err("nobody knows it");
+    assert!(error.to_string().contains("sslrootcert"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_has_expired() {
+    let scene = Scene::new().await;
+    let root = scene.file(&scene.authority, "ca.pem").display().to_string();
+    let url = scene.authority.serve_expired("localhost", &scene.database.url()).await;
+    let error = refused(connect(&url, &format!("sslmode=verify-full&sslrootcert={root}")).await);
+    assert!(error.contains("certificate expired"), "{error}");
+    connect(&url, "sslmode=require").await.expect("nobody looks at it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_tls() {
+    let scene = Scene::new().await;
+    let root = scene.file(&scene.authority, "ca.pem").display().to_string();
+    let url = without_tls(&scene.database.url()).await;
+    for settings in ["sslmode=require".into(), format!("sslmode=verify-full&sslrootcert={root}")] {
+        let error = refused(connect(&url, &settings).await);
+        assert!(error.contains("server does not support TLS"), "{error}");
+    }
+    for mode in ["prefer", "disable"] {
+        connect(&url, &format!("sslmode={mode}")).await.expect("it serves without");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -15,7 +15,8 @@ use crate::error::Error;
 const CLOSE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(crate) fn make(config: &KafkaConfig) -> Result<BaseConsumer<Context>, Error> {
-    config.to_client_config()?.create_with_context(Context::default()).map_err(Error::Client)
+    let made = config.to_client_config()?.create_with_context(Context::new(config));
+    made.map_err(|error| Error::client(error, &config.secrets()))
 }
 
 /// Leaves the group and ends the client. Blocks, but not for ever: the client library waits without a

@@ -65,9 +65,10 @@ impl<Db: Database> Consume<Db> {
     }
 
     async fn run(self) -> Result<(), Error> {
-        let Self { config, inbox, mut shutdown, on_stop } = self;
+        let Self { mut config, inbox, mut shutdown, on_stop } = self;
         inbox.check()?;
         config.check_drain_limit(inbox.current_settings().drain_limit)?;
+        config.begin_tokens(preflight::LIMIT).await?;
         let wanted = Arc::new(inbox.topics());
         let group = config.group().to_owned();
         let starts: Vec<_> = inbox.starts().map(|(topics, start)| (topics.clone(), start)).collect();

@@ -1,15 +1,20 @@
 //! librdkafka's callbacks, turned into events for the poll thread.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use inbox_core::{Partition, Topic};
 use rdkafka::ClientContext;
 use rdkafka::TopicPartitionList;
+use rdkafka::client::OAuthToken;
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::KafkaError;
 use rdkafka::types::RDKafkaRespErr;
+
+use crate::config::{KafkaConfig, Secrets};
+use crate::refusal::Troubles;
+use crate::tokens::Tokens;
 
 pub(crate) type Place = (Topic, Partition);
 
@@ -26,13 +31,42 @@ pub(crate) enum Rebalance {
 }
 
 /// Collects rebalances; they arrive on the poll thread, inside `poll`.
-#[derive(Default)]
 pub(crate) struct Context {
     rebalances: Mutex<Vec<Rebalance>>,
     closing: AtomicBool,
+    served: AtomicU64,
+    secrets: Secrets,
+    tokens: Option<Arc<Tokens>>,
+    troubles: Troubles,
 }
 
 impl Context {
+    /// Of one client.
+    pub(crate) fn new(config: &KafkaConfig) -> Self {
+        Self {
+            rebalances: Mutex::default(),
+            closing: AtomicBool::new(false),
+            served: AtomicU64::new(0),
+            secrets: config.secrets(),
+            tokens: config.tokens(),
+            troubles: Troubles::default(),
+        }
+    }
+
+    /// How many callbacks there were, of those that a poll serves in silence.
+    pub(crate) fn served(&self) -> u64 {
+        self.served.load(Ordering::Relaxed)
+    }
+
+    fn serve(&self) {
+        self.served.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What its brokers said.
+    pub(crate) fn troubles(&self) -> &Troubles {
+        &self.troubles
+    }
+
     pub(crate) fn take_rebalances(&self) -> Vec<Rebalance> {
         std::mem::take(&mut *self.rebalances.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -52,7 +86,18 @@ impl Context {
 }
 
 impl ClientContext for Context {
+    /// librdkafka asks with the mechanism OAUTHBEARER only.
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        self.serve();
+        let Some(tokens) = &self.tokens else { return Err("KafkaConfig::oauth was not called".into()) };
+        Ok(tokens.present()?)
+    }
+
     fn log(&self, level: RDKafkaLogLevel, fac: &str, message: &str) {
+        self.serve();
+        let message = self.secrets.hidden_in(message);
         match level {
             RDKafkaLogLevel::Emerg
             | RDKafkaLogLevel::Alert
@@ -68,7 +113,7 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         // The client reconnects by itself; what is fatal is seen by the poll thread.
-        tracing::warn!(target: "librdkafka", %error, "{reason}");
+        self.troubles.note(&error, &self.secrets.hidden_in(reason));
     }
 }
 
@@ -77,6 +122,7 @@ impl ConsumerContext for Context {
     /// epoch is raised and its state loaded, however late. A revoke is only noted; the poll thread
     /// unassigns when what runs has ended.
     fn rebalance(&self, consumer: &BaseConsumer<Self>, err: RDKafkaRespErr, list: &mut TopicPartitionList) {
+        self.serve();
         let nothing = TopicPartitionList::new();
         let done = match err {
             RDKafkaRespErr::RD_KAFKA_RESP_ERR__ASSIGN_PARTITIONS => {

@@ -6,7 +6,8 @@ use inbox_core::store::Departed;
 use inbox_core::{Offset, Partition, StartError, StoreError, Topic};
 use rdkafka::error::KafkaError;
 
-use crate::config::ConfigError;
+use crate::config::{ConfigError, Secrets};
+use crate::refusal::Refusal;
 
 /// Why [`consume`](crate::consume) did not start, or ended by itself.
 #[derive(Debug, thiserror::Error)]
@@ -28,14 +29,46 @@ pub enum Error {
     #[error("kafka client: {0}")]
     Client(#[source] KafkaError),
     /// No broker answered.
-    #[error("no Kafka broker at {brokers} answered within {limit:?}: {source}")]
+    #[error("no Kafka broker at {brokers} answered within {limit:?}: {reason}")]
     Unreachable {
         /// The addresses that were tried.
         brokers: String,
         /// How long it was waited.
         limit: Duration,
+        /// What the client said last about a connection.
+        reason: String,
+        /// What it answered.
+        source: Box<KafkaError>,
+    },
+    /// No broker answered, and a TLS connection could not be agreed on.
+    #[error("no TLS connection to Kafka at {brokers}: {reason}: {}", Refusal::Tls.what_to_check())]
+    Tls {
+        /// The addresses that were tried.
+        brokers: String,
         /// What the client said last.
-        source: KafkaError,
+        reason: String,
+    },
+    /// A broker does not accept who we say we are.
+    #[error(
+        "Kafka at {brokers} does not let us in (mechanism {mechanism}): {reason}: {}",
+        Refusal::Authentication.what_to_check()
+    )]
+    Authentication {
+        /// The addresses that were tried.
+        brokers: String,
+        /// The SASL mechanism.
+        mechanism: String,
+        /// What the client said last.
+        reason: String,
+    },
+    /// What was given to [`KafkaConfig::oauth`](crate::KafkaConfig::oauth) got no token, also when it was
+    /// tried again.
+    #[error("no OAuth token for Kafka within {limit:?}: {reason}: mend what `KafkaConfig::oauth` was given")]
+    Token {
+        /// What the last call said.
+        reason: String,
+        /// How long it was tried.
+        limit: Duration,
     },
     /// A subscription names a topic that does not exist.
     #[error(
@@ -104,4 +137,20 @@ pub enum Error {
     /// again.
     #[error("the inbox failed: {0}")]
     Broken(String),
+}
+
+impl Error {
+    /// A client that could not be made. librdkafka quotes values, and rdkafka all of them.
+    pub(crate) fn client(error: KafkaError, secrets: &Secrets) -> Self {
+        match error {
+            KafkaError::ClientConfig(_, problem, property, value) => {
+                let problem = secrets.hidden_in(&format!("{problem}: it is {value:?}")).into_owned();
+                Self::Config(ConfigError { property, problem })
+            }
+            KafkaError::ClientCreation(problem) => {
+                Self::Client(KafkaError::ClientCreation(secrets.hidden_in(&problem).into_owned()))
+            }
+            other => Self::Client(other),
+        }
+    }
 }

@@ -12,6 +12,8 @@
 //! | `poll` | the thread that polls: assignment, records, flushes, revokes |
 //! | `stopped` | partitions that wait for a person |
 //! | `tracker` | the watermark over delivered records (P2) |
+//! | `tokens` | OAUTHBEARER's tokens, fetched ahead |
+//! | `refusal` | why a broker cannot be reached |
 //! | `convert` | from Kafka's message to a record |
 
 mod client;
@@ -24,12 +26,17 @@ mod error;
 mod firsts;
 mod poll;
 mod preflight;
+mod refusal;
+mod served;
 mod session;
 mod stopped;
+mod tokens;
 mod topics;
 mod tracker;
 
-pub use config::{ConfigError, GroupProtocol, IsolationLevel, KafkaConfig, Sasl};
+pub use config::{
+    ClientCertificate, ConfigError, GroupProtocol, IsolationLevel, KafkaConfig, OauthToken, Sasl,
+};
 pub use consume::{Consume, consume};
 pub use error::Error;
 pub use stopped::{StopReason, Stopped};

@@ -15,6 +15,7 @@ use crate::context::Context;
 use crate::describe::topic_ids;
 use crate::error::Error;
 use crate::firsts::firsts;
+use crate::served::while_served;
 use crate::topics;
 
 /// How long a broker may take to answer at the start.
@@ -36,8 +37,19 @@ pub(crate) fn connect(
     starts: &[(Topics, Option<Start>)],
 ) -> Result<Connected, Error> {
     let consumer = client::make(config)?;
-    let unreachable = |source| Error::Unreachable { brokers: config.brokers().into(), limit: LIMIT, source };
-    let found = topics::find(&consumer, wanted).map_err(unreachable)?;
+    let (topics, firsts) = while_served(&consumer, || ask(&consumer, config, wanted, starts))?;
+    Ok(Connected { consumer, topics, firsts })
+}
+
+fn ask(
+    consumer: &BaseConsumer<Context>,
+    config: &KafkaConfig,
+    wanted: &Topics,
+    starts: &[(Topics, Option<Start>)],
+) -> Result<(BTreeSet<Topic>, Vec<First>), Error> {
+    let unreachable = |source| consumer.context().troubles().explain(config, LIMIT, source);
+    is_reached(consumer, wanted).map_err(unreachable)?;
+    let found = topics::find(consumer, wanted).map_err(unreachable)?;
     for topic in wanted.names() {
         if found.contains_key(topic) {
             continue;
@@ -51,8 +63,24 @@ pub(crate) fn connect(
         .iter()
         .flat_map(|(topic, partitions)| partitions.iter().map(|partition| (topic.clone(), *partition)))
         .collect();
-    let firsts = patiently(|| firsts(&consumer, &partitions, starts)).map_err(unreachable)?;
-    Ok(Connected { consumer, topics: found.into_keys().collect(), firsts })
+    let firsts = patiently(|| firsts(consumer, &partitions, starts)).map_err(unreachable)?;
+    Ok((found.into_keys().collect(), firsts))
+}
+
+/// Waits for a broker's first answer within the limit: who is refused hears it soon, but not before other
+/// brokers had the time to answer.
+fn is_reached(consumer: &BaseConsumer<Context>, wanted: &Topics) -> KafkaResult<()> {
+    const WAITS: [u64; 3] = [500, 1000, 2000];
+    let since = Instant::now();
+    let asked = wanted.names().first().map(Topic::as_str);
+    for wait in WAITS.map(Duration::from_millis) {
+        if consumer.fetch_metadata(asked, wait).is_ok() {
+            return Ok(());
+        }
+    }
+    let refused = consumer.context().troubles().are_refusals();
+    let rest = if refused { Duration::ZERO } else { LIMIT.saturating_sub(since.elapsed()) };
+    consumer.fetch_metadata(asked, rest).map(drop)
 }
 
 /// A coordinator that is only just chosen, or still loads, refuses at once what it answers a moment later.

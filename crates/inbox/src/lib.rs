@@ -11,3 +11,8 @@ pub use inbox_kafka as kafka;
 #[cfg(all(doctest, feature = "postgres"))]
 #[doc = include_str!("../../../README.md")]
 struct ReadmeDoctests;
+
+/// And those of the documentation.
+#[cfg(all(doctest, feature = "postgres"))]
+#[doc = include_str!("../../../docs/security.md")]
+struct SecurityDoctests;

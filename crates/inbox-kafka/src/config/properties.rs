@@ -99,7 +99,7 @@ impl KafkaConfig {
         ))
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), ConfigError> {
         if self.brokers().trim().is_empty() {
             return Err(ConfigError::new("bootstrap.servers", "it is empty: give host:port of a broker"));
         }
@@ -114,6 +114,7 @@ impl KafkaConfig {
                 ));
             }
         }
+        self.check_security()?;
         match (self.get("group.protocol"), self.get(STRATEGY)) {
             (Some("consumer"), Some(_)) => Err(ConfigError::new(
                 STRATEGY,

@@ -42,6 +42,7 @@ use crate::client;
 use crate::context::{Context, Place};
 use crate::convert::Copies;
 use crate::error::Error;
+use crate::refusal::Refusal;
 use crate::session::{self, Session};
 use crate::stopped::StopReason;
 use crate::topics;
@@ -76,6 +77,8 @@ pub(crate) struct Poll<'s, Db: Database> {
 impl<'s, Db: Database> Poll<'s, Db> {
     /// How long the thread sleeps at most. What comes earlier wakes it.
     const IDLE: Duration = Duration::from_millis(50);
+    /// Callbacks in one turn. With librdkafka's `debug` there are thousands of log lines in a second.
+    const SERVED_AT_ONCE: usize = 1000;
 
     /// A loop for this client, the session's `number`th.
     pub(crate) fn new(session: &'s Session<Db>, consumer: Arc<BaseConsumer<Context>>, number: u32) -> Self {
@@ -142,8 +145,15 @@ impl<'s, Db: Database> Poll<'s, Db> {
     /// another client is to be made.
     fn poll_main(&mut self) -> Result<Option<bool>, Error> {
         let mut busy = false;
-        while let Some(polled) = self.consumer.poll(Duration::ZERO) {
+        for _ in 0..Self::SERVED_AT_ONCE {
+            let served = self.consumer.context().served();
+            let polled = self.consumer.poll(Duration::ZERO);
+            // A poll that has served a callback answers nothing either, although more may wait behind it.
+            if polled.is_none() && self.consumer.context().served() == served {
+                return Ok(Some(busy));
+            }
             busy = true;
+            let Some(polled) = polled else { continue };
             match polled {
                 Ok(message) => {
                     return Err(Error::Broken(format!(
@@ -166,7 +176,10 @@ impl<'s, Db: Database> Poll<'s, Db> {
     /// client, and mostly all. `true` when another client may do.
     fn client_error(&self, error: &KafkaError) -> Result<bool, Error> {
         let Some((code, reason)) = self.consumer.client().fatal_error() else {
-            tracing::warn!(%error, "the Kafka client reports a problem");
+            // The context has told a refusal already, with what to do about it.
+            if Refusal::of(error).is_none() {
+                tracing::warn!(%error, "the Kafka client reports a problem");
+            }
             return Ok(false);
         };
         match code {

@@ -58,11 +58,12 @@ impl Address {
     const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
+        check_encoding(url)?;
         let (rest, mode, root) = take_tls_settings(url)?;
         let mut config = Config::from_str(&rest).map_err(|error| {
-            // The driver's error may quote the address, and with it a password: name the cause only.
             let cause =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            let cause = without_quotes(&cause);
             StoreError::Address(format!("{cause}: write postgres://user:password@host:port/database"))
         })?;
         if config.get_connect_timeout().is_none() {
@@ -97,6 +98,34 @@ impl fmt::Debug for Address {
             .field("database", &self.config.get_dbname())
             .finish_non_exhaustive()
     }
+}
+
+/// A password with a character that ends it in an address would be taken for a host or a database, and be
+/// shown as such.
+fn check_encoding(url: &str) -> Result<(), StoreError> {
+    let Some((_, address)) = url.split_once("://").filter(|_| is_url(url)) else { return Ok(()) };
+    let (place, rest) = address.split_at(address.find(['/', '?', '#']).unwrap_or(address.len()));
+    match place.matches('@').count() {
+        0 if rest.contains('@') => {}
+        0 | 1 => return Ok(()),
+        _ => {}
+    }
+    Err(StoreError::Address(
+        "an @ where none can be: in user and password write % as %25, @ as %40, : as %3A, / as %2F, ? as %3F and # as \
+         %23"
+            .into(),
+    ))
+}
+
+/// The driver quotes what it takes for the name of a setting. That may be anything, a whole address with
+/// its password too.
+fn without_quotes(cause: &str) -> String {
+    let is_name = |quoted: &str| quoted.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+    let parts = cause.split('`').enumerate();
+    parts
+        .map(|(at, part)| if at % 2 == 0 || is_name(part) { part } else { "…" })
+        .collect::<Vec<_>>()
+        .join("`")
 }
 
 /// Takes `sslmode` and `sslrootcert` out of an address in either form.
@@ -173,6 +202,21 @@ mod tests {
         let error = Address::parse("postgres://u:secret@h:port/d").expect_err("no number").to_string();
         assert!(error.contains("postgres://user:password@host:port/database"), "{error}");
         assert!(!error.contains("secret"), "{error}");
+        for address in [
+            "postgres:/u:secret@h/d?x=1",
+            "postgres://u:sec@secret@h/d",
+            "postgres://u:1/secret@h/d",
+            "postgres://u:1?secret=x@h/d",
+            "host=h secret'=1",
+            "host=h password='secret",
+        ] {
+            let error = Address::parse(address).expect_err(address).to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+        let error = Address::parse("postgres://u:secret@h/d?no_such=1").expect_err("unknown").to_string();
+        assert!(error.contains("no_such"), "{error}");
+        let good = Address::parse("postgres://u:a%40%2Fb@h/d?application_name=a@b").expect("encoded");
+        assert_eq!(good.config.get_password(), Some(&b"a@/b"[..]));
         let error = Address::parse("postgres://h/d?sslmode=on").expect_err("no mode").to_string();
         assert!(error.contains("verify-full"), "{error}");
     }

@@ -11,7 +11,7 @@ use crate::store::{StoreError, TransactionLimits};
 use crate::tx::{KeptStatements, PgInner};
 
 use super::address::Address;
-use super::tls::Connector;
+use super::tls::{self, Connector};
 
 /// One connection to Postgres, owned by one lane or task.
 pub struct PgConn {
@@ -37,7 +37,7 @@ impl PgConn {
                 }
                 Some(tls) => {
                     let (client, connection) =
-                        address.config.connect(tls).await.map_err(|error| StoreError::connect(&error))?;
+                        address.config.connect(tls).await.map_err(|error| tls_error(&error))?;
                     AsyncPgConnection::try_from_client_and_connection(client, connection).await
                 }
             };
@@ -101,6 +101,13 @@ impl PgConn {
              SET LOCAL idle_in_transaction_session_timeout = {idle}",
         );
         Ok((&self.conn).batch_execute(&sql).await?)
+    }
+}
+
+fn tls_error(error: &tokio_postgres::Error) -> StoreError {
+    match (StoreError::connect(error), tls::advice(error)) {
+        (StoreError::Connect(text), Some(advice)) => StoreError::Connect(format!("{text}: {advice}")),
+        (other, _) => other,
     }
 }
 

@@ -60,6 +60,28 @@ fn authorities(file: Option<&Path>) -> Result<RootCertStore, StoreError> {
     Ok(roots)
 }
 
+/// What to do about a certificate that was refused, if that is why a connection failed.
+pub(super) fn advice(error: &(dyn std::error::Error + 'static)) -> Option<&'static str> {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let refused = causes.find_map(|cause| {
+        // An I/O error's source is what its content names as such: the content itself has to be asked for.
+        let inner = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        inner.and_then(|inner| inner.downcast_ref()).or_else(|| cause.downcast_ref::<Error>())
+    })?;
+    let Error::InvalidCertificate(problem) = refused else { return None };
+    Some(match problem {
+        // An authority of the same name, but another one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
+            "no authority of sslrootcert (without it: of the system) has signed the server's certificate: name the \
+             PEM file of the one that did"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "connect by a name that the server's certificate is for; sslmode=verify-ca does not look at the name"
+        }
+        _ => "mend the server's certificate",
+    })
+}
+
 #[derive(Debug)]
 enum Trust {
     /// `prefer`, `require`: against listeners only.
