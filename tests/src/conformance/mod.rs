@@ -119,7 +119,7 @@ macro_rules! store_conformance {
                 a_repeated_one_changes_nothing
                 one_that_was_interrupted_is_finished_by_the_next
                 the_others_of_the_groups_stay
-                incarnations_do_not_go_back
+                the_log_goes_with_it
                 what_cannot_be_moved_is_refused
             }
             remove {

@@ -1,10 +1,10 @@
 //! Move: a subscription goes on in another consumer group, exactly where it was.
 
-use inbox_core::Offset;
 use inbox_core::store::{
-    Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed, MoveError,
-    Moved, RegisterError, RowState, StoreError, TakeOver,
+    Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed,
+    LastRecord, Log, MoveError, Moved, RegisterError, RowState, StoreError, TakeOver,
 };
+use inbox_core::{Offset, Timestamp};
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
@@ -183,28 +183,46 @@ pub async fn the_others_of_the_groups_stay<D: Dialect>() {
     assert_eq!((taken.partition, taken.watermarks), (there.partition, vec![Offset(6), Offset(0)]));
 }
 
-/// The new group's partition keeps the higher incarnation, and an id made of an offset never changes.
-pub async fn incarnations_do_not_go_back<D: Dialect>() {
+/// What is recorded of the log goes with the watermarks that mean it, and with it what ids made of offsets
+/// have of it. Where others of the new group have watermarks for another log, it is refused.
+pub async fn the_log_goes_with_it<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    let incarnation = |group: &str, to: i32| {
-        format!("UPDATE {} SET incarnation = {to} WHERE consumer_group = '{group}'", D::table("partitions"))
+    let record = |group: &str, what: &str| {
+        format!("UPDATE {} SET {what} WHERE consumer_group = '{group}'", D::table("partitions"))
     };
-    scene.sql(&incarnation(GROUP, 4)).await;
+    let log = Log { cluster: "c".into(), topic_id: Some("t".into()) };
+    scene
+        .sql(&record(GROUP, "incarnation = 4, cluster = 'c', topic_id = 't', last_offset = 1, last_time = 9"))
+        .await;
     moves(&scene, GROUP, THERE).await.expect("it is moved");
     let mut conn = scene.conn().await;
-    assert_eq!(D::take_over(&mut conn, &LIMITS, &there(&scene)).await.expect("it is there").incarnation, 4);
-    scene.sql(&incarnation(THERE, 5)).await;
-    moves(&scene, THERE, GROUP).await.expect("it is moved back");
-    let asked = ownership(3, vec![scene.subscription], 0);
-    assert_eq!(D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is back").incarnation, 5);
+    let asked = TakeOver { log: log.clone(), ..there(&scene) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    assert_eq!((taken.incarnation, &taken.log), (4, &log));
+    assert_eq!(taken.last, Some(LastRecord { offset: Offset(1), time: Timestamp(9) }));
 
-    let rule = format!("UPDATE {} SET id_rule = 'offset'", D::table("subscriptions"));
-    scene.sql(&rule).await;
-    scene.sql(&incarnation(GROUP, 1)).await;
-    let error = moves(&scene, GROUP, THERE).await.expect_err("its ids would change");
-    assert!(matches!(error, MoveError::Incarnations { old: 1, new: 5, .. }), "{error:?}");
-    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing was changed");
-    assert_eq!(taken.incarnation, 1);
+    // Back, where nobody is: whatever is left there of an earlier log is not its own.
+    scene.sql(&record(GROUP, "incarnation = 7, cluster = 'old', topic_id = 'old'")).await;
+    moves(&scene, THERE, GROUP).await.expect("it is moved back");
+    let asked = TakeOver { log: log.clone(), ..ownership(3, vec![scene.subscription], 0) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is back");
+    assert_eq!((taken.incarnation, &taken.log), (4, &log));
+
+    let others = D::register(&mut conn, THERE, &[registration("audit")]).await.expect("it is new");
+    let asked = TakeOver { group: THERE.into(), log: log.clone(), ..ownership(3, others, 5) };
+    D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+    for other in ["incarnation = 5", "incarnation = 4, cluster = 'd'", "cluster = 'c', topic_id = 'u'"] {
+        scene.sql(&record(THERE, other)).await;
+        let error = moves(&scene, GROUP, THERE).await.expect_err("it is another log");
+        assert!(matches!(error, MoveError::OtherLog { .. }), "{error:?}");
+        assert!(error.to_string().contains("topic orders partition 3"), "{error}");
+    }
+    // Where it was not told yet, the log is the one that the moved watermarks mean: another one stops.
+    scene.sql(&record(THERE, "cluster = NULL, topic_id = NULL")).await;
+    moves(&scene, GROUP, THERE).await.expect("it may be the same");
+    let asked = TakeOver { log: Log { topic_id: Some("u".into()), ..log.clone() }, ..there(&scene) };
+    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
+    assert_eq!(taken.log, log);
 }
 
 /// Each says what is wrong.

@@ -67,22 +67,18 @@ pub enum MoveError {
         "another call moves or removes a subscription at this moment: nothing was changed; call it again"
     )]
     InProgress,
-    /// The groups have accepted another log for this partition unequally often, and ids that are made of
-    /// offsets contain that count: they would change.
+    /// Other subscriptions consume this partition in the new group, and by what is recorded of it there it
+    /// is another log than in the old group: another cluster or topic, or accepted unequally often. A
+    /// watermark of the one means nothing in the other, and ids made of offsets would change.
     #[error(
-        "topic {topic} partition {partition} has the incarnation {old} in the old group and {new} in the new one, and \
-         message ids that are made of offsets would change with it: move the subscription to a group that has not \
-         consumed this topic"
+        "topic {topic} partition {partition} is recorded as another log in the new group, or was accepted there \
+         another number of times: move the subscription to a group that has not consumed this topic"
     )]
-    Incarnations {
+    OtherLog {
         /// The topic.
         topic: Topic,
         /// The partition.
         partition: Partition,
-        /// That of the old group.
-        old: i32,
-        /// That of the new group.
-        new: i32,
     },
     /// The database said no. Nothing was changed, or, if the receipts' turn had come, the subscription is
     /// moved and a repeated call goes on with them.
@@ -125,53 +121,9 @@ pub(crate) fn step(name: &str, recorded: Option<&str>, from: &str, to: &str) -> 
     }
 }
 
-/// A partition of the old group beside that of the new one, if the new group has one already.
-pub(crate) struct Pair {
-    pub(crate) topic: String,
-    pub(crate) partition: i32,
-    pub(crate) old: i32,
-    pub(crate) new: Option<i32>,
-    /// Whether a subscription that is there already makes ids of offsets.
-    pub(crate) offsets_there: bool,
-}
-
-/// The new group's partitions get the higher incarnation of the two; whoever makes ids of offsets must
-/// keep the one he has.
-pub(crate) fn check_incarnations(id_rule: &str, pairs: &[Pair]) -> Result<(), MoveError> {
-    let offsets_here = id_rule == "offset" || id_rule.contains("tombstone = offset)");
-    for Pair { topic, partition, old, new, offsets_there } in pairs {
-        let Some(new) = new else { continue };
-        if (new > old && offsets_here) || (new < old && *offsets_there) {
-            return Err(MoveError::Incarnations {
-                topic: Topic::new(topic.as_str()),
-                partition: Partition(*partition),
-                old: *old,
-                new: *new,
-            });
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pair(old: i32, new: Option<i32>, offsets_there: bool) -> [Pair; 1] {
-        [Pair { topic: "orders".into(), partition: 3, old, new, offsets_there }]
-    }
-
-    #[test]
-    fn an_id_made_of_an_offset_never_changes() {
-        for rule in ["offset", "payload(id, tombstone = offset)"] {
-            assert!(check_incarnations(rule, &pair(1, Some(2), false)).is_err());
-            assert!(check_incarnations(rule, &pair(2, Some(2), true)).is_ok());
-            assert!(check_incarnations(rule, &pair(2, None, false)).is_ok());
-        }
-        assert!(check_incarnations("header(offset)", &pair(1, Some(2), false)).is_ok());
-        assert!(check_incarnations("header(id)", &pair(2, Some(1), true)).is_err());
-        assert!(check_incarnations("offset", &pair(2, Some(1), false)).is_ok());
-    }
 
     #[test]
     fn what_is_to_be_done_depends_on_the_recorded_group() {

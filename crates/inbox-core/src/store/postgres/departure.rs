@@ -37,8 +37,6 @@ pub(super) struct Found {
     pub(super) id: i32,
     #[diesel(sql_type = Text)]
     pub(super) consumer_group: String,
-    #[diesel(sql_type = Text)]
-    pub(super) id_rule: String,
 }
 
 /// Why its partitions were not fenced.
@@ -86,7 +84,7 @@ pub(super) async fn find(conn: &PgConn, name: &str) -> Result<Option<Found>, Ref
         return Err(Refused::InProgress);
     }
     let found = sql_query(
-        "SELECT id, consumer_group, id_rule FROM inbox.subscriptions \
+        "SELECT id, consumer_group FROM inbox.subscriptions \
          WHERE name = $1 AND removed_at IS NULL FOR UPDATE",
     )
     .bind::<Text, _>(name)

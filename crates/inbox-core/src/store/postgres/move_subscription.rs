@@ -1,10 +1,11 @@
 //! Move: the subscription's watermarks become those of the new group's partitions.
 
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Uuid as SqlUuid};
-use diesel::{QueryableByName, sql_query};
+use diesel::sql_types::{Array, BigInt, Integer, Text, Uuid as SqlUuid};
+use diesel::{OptionalExtension, QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
 
-use crate::store::move_subscription::{Pair, Step, check_groups, check_incarnations, step};
+use crate::identity::{Partition, Topic};
+use crate::store::move_subscription::{Step, check_groups, step};
 use crate::store::{MoveError, Moved, StoreError};
 
 use super::PgConn;
@@ -13,17 +14,11 @@ use super::commit::commit;
 use super::departure::{BATCH, Found, LIMITS, Refused, bounded, fence, find, give_up, in_batches};
 
 #[derive(QueryableByName)]
-struct PairRow {
+struct Place {
     #[diesel(sql_type = Text)]
     topic: String,
     #[diesel(sql_type = Integer)]
     partition: i32,
-    #[diesel(sql_type = Integer)]
-    old: i32,
-    #[diesel(sql_type = Nullable<Integer>)]
-    new: Option<i32>,
-    #[diesel(sql_type = Bool)]
-    offsets_there: bool,
 }
 
 impl From<Refused> for MoveError {
@@ -65,16 +60,24 @@ async fn transaction(
     conn.begin(&LIMITS).await?;
     let found = find(conn, name).await?;
     let todo = step(name, found.as_ref().map(|found| &*found.consumer_group), from, to)?;
-    let Some(Found { id, id_rule, .. }) = found else { unreachable!("what is not there has no step") };
+    let Some(Found { id, .. }) = found else { unreachable!("what is not there has no step") };
     if todo == Step::Finish {
         commit(conn).await?;
         return Ok((id, 0, 0));
     }
     let partitions = fence(conn, id).await?;
-    check_incarnations(&id_rule, &pairs(conn, &partitions, to).await?)?;
     let pg = &mut &conn.conn;
+    let other_log: Option<Place> = sql_query(OTHER_LOG)
+        .bind::<Array<Integer>, _>(&partitions)
+        .bind::<Text, _>(to)
+        .get_result(pg)
+        .await
+        .optional()?;
+    if let Some(Place { topic, partition }) = other_log {
+        return Err(MoveError::OtherLog { topic: Topic::new(topic), partition: Partition(partition) });
+    }
     // Rows that are there are only touched where they must be: their owner's flushes would wait.
-    for sql in [PARTITIONS, INCARNATIONS] {
+    for sql in [PARTITIONS, LOGS, UNTOLD] {
         sql_query(sql).bind::<Array<Integer>, _>(&partitions).bind::<Text, _>(to).execute(pg).await?;
     }
     sql_query("UPDATE inbox.subscriptions SET consumer_group = $2 WHERE id = $1")
@@ -97,17 +100,34 @@ async fn transaction(
     Ok((id, watermarks, rows))
 }
 
+/// A subscription that is there already has watermarks for the log that is recorded there.
+const OTHER_LOG: &str = "\
+    SELECT f.topic, f.partition FROM inbox.partitions f \
+    JOIN inbox.partitions t ON t.consumer_group = $2 AND t.topic = f.topic AND t.partition = f.partition \
+    WHERE f.id = ANY ($1) AND EXISTS (SELECT FROM inbox.watermarks w WHERE w.partition_id = t.id) \
+        AND (t.incarnation <> f.incarnation OR t.cluster <> f.cluster OR t.topic_id <> f.topic_id) \
+    ORDER BY f.id LIMIT 1";
+
 const PARTITIONS: &str = "\
-    INSERT INTO inbox.partitions \
-        (consumer_group, topic, partition, incarnation, cluster, topic_id, last_offset, last_time) \
-    SELECT $2, f.topic, f.partition, f.incarnation, f.cluster, f.topic_id, f.last_offset, f.last_time \
-    FROM inbox.partitions f WHERE f.id = ANY ($1) \
+    INSERT INTO inbox.partitions (consumer_group, topic, partition) \
+    SELECT $2, f.topic, f.partition FROM inbox.partitions f WHERE f.id = ANY ($1) \
     ORDER BY f.topic, f.partition ON CONFLICT (consumer_group, topic, partition) DO NOTHING";
 
-const INCARNATIONS: &str = "\
-    UPDATE inbox.partitions t SET incarnation = f.incarnation FROM inbox.partitions f \
+/// Where no subscription is, the log is the one that the moved watermarks mean, and so are the parts that
+/// ids made of offsets have of it.
+const LOGS: &str = "\
+    UPDATE inbox.partitions t SET incarnation = f.incarnation, cluster = f.cluster, topic_id = f.topic_id, \
+        last_offset = f.last_offset, last_time = f.last_time \
+    FROM inbox.partitions f \
     WHERE f.id = ANY ($1) AND t.consumer_group = $2 AND t.topic = f.topic AND t.partition = f.partition \
-        AND t.incarnation < f.incarnation";
+        AND NOT EXISTS (SELECT FROM inbox.watermarks w WHERE w.partition_id = t.id)";
+
+/// Where there is one, and the log was not told yet: if it turns out to be another one, it stops.
+const UNTOLD: &str = "\
+    UPDATE inbox.partitions t SET cluster = coalesce(t.cluster, f.cluster), topic_id = coalesce(t.topic_id, f.topic_id) \
+    FROM inbox.partitions f \
+    WHERE f.id = ANY ($1) AND t.consumer_group = $2 AND t.topic = f.topic AND t.partition = f.partition \
+        AND ((t.cluster IS NULL AND f.cluster IS NOT NULL) OR (t.topic_id IS NULL AND f.topic_id IS NOT NULL))";
 
 const WATERMARKS: &str = "\
     UPDATE inbox.watermarks w SET partition_id = t.id \
@@ -120,30 +140,6 @@ const UNFINISHED: &str = "\
     FROM inbox.partitions f JOIN inbox.partitions t ON t.topic = f.topic AND t.partition = f.partition \
     WHERE m.subscription_id = $1 AND m.state <> 2 AND m.partition_id = f.id AND f.id = ANY ($3) \
         AND t.consumer_group = $2";
-
-async fn pairs(conn: &PgConn, partitions: &[i32], to: &str) -> Result<Vec<Pair>, StoreError> {
-    let rows: Vec<PairRow> = sql_query(
-        "SELECT f.topic, f.partition, f.incarnation AS old, t.incarnation AS new, \
-             EXISTS (SELECT FROM inbox.watermarks w JOIN inbox.subscriptions s ON s.id = w.subscription_id \
-                 WHERE w.partition_id = t.id \
-                     AND (s.id_rule = 'offset' OR s.id_rule LIKE '%tombstone = offset)%')) AS offsets_there \
-         FROM inbox.partitions f \
-         LEFT JOIN inbox.partitions t ON t.consumer_group = $2 AND t.topic = f.topic AND t.partition = f.partition \
-         WHERE f.id = ANY ($1) ORDER BY f.id",
-    )
-    .bind::<Array<Integer>, _>(partitions)
-    .bind::<Text, _>(to)
-    .load(&mut &conn.conn)
-    .await?;
-    let pair = |row: PairRow| Pair {
-        topic: row.topic,
-        partition: row.partition,
-        old: row.old,
-        new: row.new,
-        offsets_there: row.offsets_there,
-    };
-    Ok(rows.into_iter().map(pair).collect())
-}
 
 const RECEIPTS: &str = "\
     WITH batch AS MATERIALIZED ( \

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use diesel::sql_types::{BigInt, Bool, Integer, Nullable, Text};
+use diesel::sql_types::{BigInt, Integer, Text};
 use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
 
-use crate::store::move_subscription::{Pair, Step, check_groups, check_incarnations, step};
+use crate::identity::{Partition, Topic};
+use crate::store::move_subscription::{Step, check_groups, step};
 use crate::store::{MoveError, Moved, StoreError, TransactionLimits};
 
 use super::SqliteConn;
@@ -20,22 +21,14 @@ struct Found {
     id: i32,
     #[diesel(sql_type = Text)]
     consumer_group: String,
-    #[diesel(sql_type = Text)]
-    id_rule: String,
 }
 
 #[derive(QueryableByName)]
-struct PairRow {
+struct Place {
     #[diesel(sql_type = Text)]
     topic: String,
     #[diesel(sql_type = Integer)]
     partition: i32,
-    #[diesel(sql_type = Integer)]
-    old: i32,
-    #[diesel(sql_type = Nullable<Integer>)]
-    new: Option<i32>,
-    #[diesel(sql_type = Bool)]
-    offsets_there: bool,
 }
 
 pub(super) async fn move_subscription(
@@ -73,19 +66,22 @@ fn in_transaction(
     from: &str,
     to: &str,
 ) -> Result<(i32, u64, u64), MoveError> {
-    let found: Option<Found> = sql_query(
-        "SELECT id, consumer_group, id_rule FROM inbox_subscriptions WHERE name = ? AND removed_at IS NULL",
-    )
-    .bind::<Text, _>(name)
-    .get_result(sqlite)
-    .optional()?;
+    let found: Option<Found> =
+        sql_query("SELECT id, consumer_group FROM inbox_subscriptions WHERE name = ? AND removed_at IS NULL")
+            .bind::<Text, _>(name)
+            .get_result(sqlite)
+            .optional()?;
     let todo = step(name, found.as_ref().map(|found| &*found.consumer_group), from, to)?;
-    let Some(Found { id, id_rule, .. }) = found else { unreachable!("what is not there has no step") };
+    let Some(Found { id, .. }) = found else { unreachable!("what is not there has no step") };
     if todo == Step::Finish {
         return Ok((id, 0, 0));
     }
-    check_incarnations(&id_rule, &pairs(sqlite, id, to)?)?;
-    for sql in [FENCE, PARTITIONS, GROUP] {
+    let other_log: Option<Place> =
+        sql_query(OTHER_LOG).bind::<Integer, _>(id).bind::<Text, _>(to).get_result(sqlite).optional()?;
+    if let Some(Place { topic, partition }) = other_log {
+        return Err(MoveError::OtherLog { topic: Topic::new(topic), partition: Partition(partition) });
+    }
+    for sql in [FENCE, PARTITIONS, LOGS, UNTOLD, GROUP] {
         sql_query(sql).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
     }
     let watermarks = sql_query(WATERMARKS).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
@@ -103,14 +99,37 @@ const FENCE: &str = "\
     UPDATE inbox_partitions SET epoch = NULL WHERE ?2 IS NOT NULL \
         AND id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1)";
 
+/// A subscription that is there already has watermarks for the log that is recorded there.
+const OTHER_LOG: &str = "\
+    SELECT f.topic, f.partition FROM inbox_watermarks m JOIN inbox_partitions f ON f.id = m.partition_id \
+    JOIN inbox_partitions t ON t.consumer_group = ?2 AND t.topic = f.topic AND t.partition = f.partition \
+    WHERE m.subscription_id = ?1 AND EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.partition_id = t.id) \
+        AND (t.incarnation <> f.incarnation OR t.cluster <> f.cluster OR t.topic_id <> f.topic_id) \
+    ORDER BY f.id LIMIT 1";
+
 const PARTITIONS: &str = "\
-    INSERT INTO inbox_partitions AS p \
-        (consumer_group, topic, partition, incarnation, cluster, topic_id, last_offset, last_time) \
-    SELECT ?2, f.topic, f.partition, f.incarnation, f.cluster, f.topic_id, f.last_offset, f.last_time \
-    FROM inbox_partitions f \
+    INSERT INTO inbox_partitions (consumer_group, topic, partition) \
+    SELECT ?2, f.topic, f.partition FROM inbox_partitions f \
     WHERE f.id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1) \
-    ON CONFLICT (consumer_group, topic, partition) DO UPDATE SET incarnation = excluded.incarnation \
-    WHERE p.incarnation < excluded.incarnation";
+    ON CONFLICT (consumer_group, topic, partition) DO NOTHING";
+
+/// Where no subscription is, the log is the one that the moved watermarks mean, and so are the parts that
+/// ids made of offsets have of it.
+const LOGS: &str = "\
+    UPDATE inbox_partitions SET incarnation = f.incarnation, cluster = f.cluster, topic_id = f.topic_id, \
+        last_offset = f.last_offset, last_time = f.last_time \
+    FROM inbox_partitions f JOIN inbox_watermarks m ON m.partition_id = f.id \
+    WHERE m.subscription_id = ?1 AND inbox_partitions.consumer_group = ?2 \
+        AND inbox_partitions.topic = f.topic AND inbox_partitions.partition = f.partition \
+        AND NOT EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.partition_id = inbox_partitions.id)";
+
+/// Where there is one, and the log was not told yet: if it turns out to be another one, it stops.
+const UNTOLD: &str = "\
+    UPDATE inbox_partitions SET cluster = coalesce(inbox_partitions.cluster, f.cluster), \
+        topic_id = coalesce(inbox_partitions.topic_id, f.topic_id) \
+    FROM inbox_partitions f JOIN inbox_watermarks m ON m.partition_id = f.id \
+    WHERE m.subscription_id = ?1 AND inbox_partitions.consumer_group = ?2 \
+        AND inbox_partitions.topic = f.topic AND inbox_partitions.partition = f.partition";
 
 const GROUP: &str = "UPDATE inbox_subscriptions SET consumer_group = ?2 WHERE id = ?1";
 
@@ -147,27 +166,4 @@ fn repoint(
         .bind::<BigInt, _>(BATCH)
         .execute(sqlite)?;
     Ok(u64::try_from(rows).unwrap_or(u64::MAX))
-}
-
-fn pairs(sqlite: &mut SqliteConnection, subscription: i32, to: &str) -> Result<Vec<Pair>, StoreError> {
-    let rows: Vec<PairRow> = sql_query(
-        "SELECT f.topic, f.partition, f.incarnation AS old, t.incarnation AS new, \
-             EXISTS (SELECT 1 FROM inbox_watermarks o JOIN inbox_subscriptions s ON s.id = o.subscription_id \
-                 WHERE o.partition_id = t.id \
-                     AND (s.id_rule = 'offset' OR s.id_rule LIKE '%tombstone = offset)%')) AS offsets_there \
-         FROM inbox_watermarks w JOIN inbox_partitions f ON f.id = w.partition_id \
-         LEFT JOIN inbox_partitions t ON t.consumer_group = ?2 AND t.topic = f.topic AND t.partition = f.partition \
-         WHERE w.subscription_id = ?1",
-    )
-    .bind::<Integer, _>(subscription)
-    .bind::<Text, _>(to)
-    .load(sqlite)?;
-    let pair = |row: PairRow| Pair {
-        topic: row.topic,
-        partition: row.partition,
-        old: row.old,
-        new: row.new,
-        offsets_there: row.offsets_there,
-    };
-    Ok(rows.into_iter().map(pair).collect())
 }
