@@ -104,8 +104,10 @@ async fn moved_among_others() {
     let new = elsewhere(&old);
     let mut sent = send(&topic, &notes("m", 60, 10, 2));
     let left = with(&old, &["jobs", "stays"]).start().await;
-    with(&new, &["there"]).finishes(&ledger, &topic).await;
+    let there = with(&new, &["there"]).start().await;
     ledger.reaches(3 * 60).await;
+    is_finished_everywhere(&ledger, &topic).await;
+    there.stop().await;
     moves(&ledger, &old, &new).await;
     sent.extend(send(&topic, &notes("n", 60, 10, 2)));
     ends_as_moved(left, &new).await;
