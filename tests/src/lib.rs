@@ -18,6 +18,7 @@
 //! | `worker` | the same as a process, to be killed and stopped |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
+//! | `replica` | a second Postgres that follows the first until it is cut off and promoted |
 //! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
 //! | `wait` | waiting for what must come, and no longer |
 //!
@@ -37,6 +38,7 @@ pub mod own_services;
 mod plain_diesel;
 pub mod postgres;
 pub mod proxy;
+pub mod replica;
 pub mod scene;
 pub mod script;
 pub mod service;
