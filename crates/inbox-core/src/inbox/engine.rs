@@ -13,6 +13,7 @@ use crate::store::{
 use crate::subscription::ReadContext;
 
 use super::builder::Inbox;
+use super::connections::Connections;
 use super::events::Events;
 use super::health::Health;
 use super::housekeeper::Housekeeper;
@@ -65,16 +66,17 @@ impl<Db: Database> Inbox<Db> {
             }
         };
         drop(conn);
-        let health = Arc::new(Health::new(store.clone(), events.clone(), settings.probe_cap));
-        let lanes = Lanes::start(&store, &settings, runners.into_iter().zip(ids), &health, &events);
+        let connections = Connections::new(store);
+        let health = Arc::new(Health::new(&connections, events.clone(), settings.probe_cap));
+        let lanes = Lanes::start(&connections, &settings, runners.into_iter().zip(ids), &health, &events);
         Ok(Engine {
             group: group.to_owned(),
             cluster: cluster.to_owned(),
             settings,
             lanes,
             health,
-            ownership: Housekeeper::new(store.clone()),
-            offsets: Housekeeper::new(store),
+            ownership: Housekeeper::new(&connections),
+            offsets: Housekeeper::new(&connections),
         })
     }
 }
@@ -230,7 +232,10 @@ impl<Db: Database> Engine<Db> {
     }
 
     async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        if let Err(error) = &result {
+        // A server that is full says so itself, and it was told already.
+        if let Err(error) = &result
+            && !matches!(error, StoreError::NoRoom(_))
+        {
             let healthy = self.health.suspect().await;
             if healthy {
                 tracing::warn!(%error, "a transaction of the inbox failed and is tried again");

@@ -1,6 +1,7 @@
 //! The inbox: handlers and settings over a store, and the engine that a transport drives.
 
 mod builder;
+mod connections;
 mod engine;
 mod events;
 mod health;
@@ -11,6 +12,7 @@ mod settings;
 mod start;
 
 pub use builder::Inbox;
+pub(crate) use connections::{Connections, Holder, Opened};
 pub use engine::{Engine, FlushRequest, TakeOverError};
 pub use events::{End, Ended, Event, Events};
 pub(crate) use health::Health;

@@ -17,6 +17,9 @@ pub enum StoreError {
     /// No connection could be made.
     #[error("cannot connect to the database: {0}")]
     Connect(String),
+    /// The server is up, and has no room for another connection.
+    #[error("the database has no room for another connection: {0}")]
+    NoRoom(String),
     /// The schema is missing or is not the one this version works with.
     #[error("{0}")]
     Schema(String),

@@ -158,6 +158,9 @@ pub trait Database: Sized + Send + Sync + 'static {
     /// Succeeds if the database answers and can write a row of the inbox.
     fn probe(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;
 
+    /// The same through this connection, which has no open transaction.
+    fn probe_through(conn: &mut Self::Conn) -> impl Future<Output = Result<(), StoreError>> + Send;
+
     /// Fails unless the schema is the one this version works with.
     fn check_schema(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use diesel::connection::CacheSize;
 use diesel_async::{AsyncConnection, AsyncPgConnection, SimpleAsyncConnection};
 use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use crate::store::{StoreError, TransactionLimits};
@@ -31,13 +32,11 @@ impl PgConn {
             let connector = address.connector.clone();
             let conn = match connector.clone() {
                 None => {
-                    let (client, connection) =
-                        address.config.connect(NoTls).await.map_err(|error| StoreError::connect(&error))?;
+                    let (client, connection) = address.config.connect(NoTls).await.map_err(refused)?;
                     AsyncPgConnection::try_from_client_and_connection(client, connection).await
                 }
                 Some(tls) => {
-                    let (client, connection) =
-                        address.config.connect(tls).await.map_err(|error| StoreError::connect(&error))?;
+                    let (client, connection) = address.config.connect(tls).await.map_err(refused)?;
                     AsyncPgConnection::try_from_client_and_connection(client, connection).await
                 }
             };
@@ -76,31 +75,46 @@ impl PgConn {
 
     /// The text that begins a transaction and marks it as the one that its statements are sent for.
     /// Whatever the server's defaults are, it is READ COMMITTED, since the fence reads after its lock,
-    /// and READ WRITE. Its limits are set by what follows it: a plain text is parsed each time.
-    pub(super) fn begin_sql(&mut self) -> String {
+    /// and READ WRITE. What follows it sets all limits, but that of a statement holds from the next one
+    /// on, and the wait for what follows may be longer than the server's default for idle transactions:
+    /// these two are said here.
+    pub(super) fn begin_sql(&mut self, [statement, _, idle]: &[String; 3]) -> String {
         if self.kept.overflowed() {
             // The only way to empty the driver's cache is to switch it off and on.
             self.conn.set_prepared_statement_cache_size(CacheSize::Disabled);
             self.conn.set_prepared_statement_cache_size(CacheSize::Unbounded);
         }
         self.mark = Uuid::new_v4().simple().to_string();
-        format!("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL inbox.mark = '{}'", self.mark)
+        format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL inbox.mark = '{}'; \
+             SET LOCAL statement_timeout = {statement}; \
+             SET LOCAL idle_in_transaction_session_timeout = {idle}",
+            self.mark
+        )
     }
 
     /// Begins a transaction and limits it.
     pub(super) async fn begin(&mut self, limits: &TransactionLimits) -> Result<(), StoreError> {
-        let begin = self.begin_sql();
-        let [statement, lock, idle] = limits_in_millis(limits);
+        let limits = limits_in_millis(limits);
+        let begin = self.begin_sql(&limits);
+        let [_, lock, _] = limits;
         // Not by the function that admission uses: the first migration begins before there is one.
         let sql = format!(
             "{begin}; \
              SET LOCAL synchronous_commit = on; \
              SET LOCAL client_connection_check_interval = 500; \
-             SET LOCAL statement_timeout = {statement}; \
-             SET LOCAL lock_timeout = {lock}; \
-             SET LOCAL idle_in_transaction_session_timeout = {idle}",
+             SET LOCAL lock_timeout = {lock}",
         );
         Ok((&self.conn).batch_execute(&sql).await?)
+    }
+}
+
+/// Why there is no connection: a server that is full is up.
+#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
+fn refused(error: tokio_postgres::Error) -> StoreError {
+    match (error.code(), StoreError::connect(&error)) {
+        (Some(&SqlState::TOO_MANY_CONNECTIONS), StoreError::Connect(reason)) => StoreError::NoRoom(reason),
+        (_, error) => error,
     }
 }
 

@@ -176,6 +176,10 @@ impl Database for Postgres {
         probe::probe(&store.address).await
     }
 
+    async fn probe_through(conn: &mut PgConn) -> Result<(), StoreError> {
+        probe::probe_through(conn).await
+    }
+
     async fn check_schema(store: &PostgresStore) -> Result<(), StoreError> {
         match migrate::status(&store.address).await?.problem() {
             None => Ok(()),

@@ -11,14 +11,14 @@ use super::commit::commit;
 
 pub(super) async fn probe(address: &Address) -> Result<(), StoreError> {
     let mut conn = PgConn::open(address).await?;
-    let result = write(&mut conn).await;
+    let result = probe_through(&mut conn).await;
     if result.is_err() {
         conn.discard().await;
     }
     result
 }
 
-async fn write(conn: &mut PgConn) -> Result<(), StoreError> {
+pub(super) async fn probe_through(conn: &mut PgConn) -> Result<(), StoreError> {
     conn.begin(&TransactionLimits::OWN).await?;
     sql_query("UPDATE inbox.probe SET probed_at = now()").execute(&mut &conn.conn).await?;
     commit(conn).await
