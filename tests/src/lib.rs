@@ -18,6 +18,7 @@
 //! | `worker` | the same as a process, to be killed and stopped |
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
+//! | `pgbouncer` | a pooler in transaction mode |
 //! | `replica` | a second Postgres that follows the first until it is cut off and promoted |
 //! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
 //! | `wait` | waiting for what must come, and no longer |
@@ -35,6 +36,7 @@ pub mod kafka;
 pub mod load;
 pub mod oracle;
 pub mod own_services;
+pub mod pgbouncer;
 mod plain_diesel;
 pub mod postgres;
 pub mod proxy;

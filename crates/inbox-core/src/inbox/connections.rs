@@ -93,7 +93,7 @@ impl<Db: Database> Connections<Db> {
                     return Ok(());
                 }
                 Err(error) => {
-                    Db::discard(conn).await;
+                    self.discard(conn).await;
                     // It may have been lost long ago; now there is room for a fresh one.
                     if !error.is_lost() {
                         return Err(error);
@@ -101,6 +101,13 @@ impl<Db: Database> Connections<Db> {
                 }
             }
         }
+    }
+
+    /// Ends one that is lost or in an unknown state: there is room for another.
+    async fn discard(&self, conn: Db::Conn) {
+        Db::discard(conn).await;
+        lock(&self.full).since = None;
+        lock(&self.waiting).clear();
     }
 
     async fn one_of_another(&self) -> Option<Db::Conn> {
@@ -165,6 +172,11 @@ impl<Db: Database> Holder<Db> {
         if let Ok(conn) = Db::connect(&self.connections.store).await {
             self.rest(conn);
         }
+    }
+
+    /// Ends a connection that is lost, or may have a transaction open.
+    pub(crate) async fn discard(&self, conn: Db::Conn) {
+        self.connections.discard(conn).await;
     }
 
     /// Lays a connection without an open transaction aside. Who waits for one gets it.

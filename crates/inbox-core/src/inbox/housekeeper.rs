@@ -41,7 +41,7 @@ impl<Db: Database> Housekeeper<Db> {
                 Ok(done)
             }
             Err(error) => {
-                Db::discard(conn).await;
+                self.holder.discard(conn).await;
                 Err(error)
             }
         }

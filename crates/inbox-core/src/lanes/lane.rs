@@ -205,7 +205,7 @@ impl<Db: Database> Lane<Db> {
     /// Discards the connection: it may have a transaction open, or be in the middle of an answer.
     pub(super) async fn drop_connection(&mut self) {
         if let Some(conn) = self.conn.take() {
-            Db::discard(conn).await;
+            self.holder.discard(conn).await;
         }
     }
 
