@@ -94,6 +94,22 @@ CREATE TABLE inbox.probe (
 );
 INSERT INTO inbox.probe DEFAULT VALUES;
 
+-- And that a table can grow. On a full disk rows are rewritten in place for a long time, while every insert
+-- fails, and would look like the fault of its message. The table has 128 KiB and is gone with its transaction;
+-- where the role may not make one, nothing is learnt about the disk.
+CREATE FUNCTION inbox.probe_now() RETURNS void
+LANGUAGE plpgsql VOLATILE SET temp_tablespaces = '' AS $$
+BEGIN
+    UPDATE inbox.probe SET probed_at = now();
+    BEGIN
+        CREATE TEMPORARY TABLE inbox_probe_room ON COMMIT DROP AS
+            SELECT repeat('x', 1900) AS filler FROM generate_series(1, 64);
+    EXCEPTION WHEN insufficient_privilege THEN
+        NULL;
+    END;
+END
+$$;
+
 -- What holds in every transaction of the inbox, local to it, whatever the server's settings are and
 -- whoever gets the connection from a pooler afterwards. Limits are in milliseconds. Waits for locks
 -- and for the client are limited from this statement on, the time of a statement from the next.

@@ -1,4 +1,4 @@
-//! Probe: a fresh connection, and a row of ours written durably.
+//! Probe: a fresh connection, a row of ours written durably, and room for more.
 
 use diesel::sql_query;
 use diesel_async::RunQueryDsl;
@@ -20,6 +20,6 @@ pub(super) async fn probe(address: &Address) -> Result<(), StoreError> {
 
 pub(super) async fn probe_through(conn: &mut PgConn) -> Result<(), StoreError> {
     conn.begin(&TransactionLimits::OWN).await?;
-    sql_query("UPDATE inbox.probe SET probed_at = now()").execute(&mut &conn.conn).await?;
+    sql_query("SELECT inbox.probe_now()").execute(&mut &conn.conn).await?;
     commit(conn).await
 }
