@@ -144,3 +144,33 @@ async fn few_connections_and_these_are_ended() {
     worker.stop().await;
     role.gone().await;
 }
+
+/// Connections are ended while partitions move from process to process: in take-overs, releases and
+/// flushes as well as in batches.
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_end_while_partitions_move() {
+    let seed = seed();
+    let mut random = fastrand::Rng::with_seed(seed);
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(12).await);
+    let role = Role::new(&ledger).await;
+    let service = Service { database: role.url(), ..Service::new(&ledger, &topic) };
+    let worker = Worker::start(&service);
+    let load = Load::start(&topic, LoadPlan { seed, keys: 120, ..LoadPlan::default() });
+    ledger.reaches(100).await;
+    for round in 0..3 {
+        let other = Worker::start(&service.named(&format!("other-{round}")));
+        let group = service.group();
+        let mut ended = 0;
+        while ended < 30 || group.members().len() < 2 {
+            let sql = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1 AND query <> '' \
+                       ORDER BY random() LIMIT 1";
+            ended += ledger.query(sql, &[&role.name]).await.len();
+            tokio::time::sleep(Duration::from_millis(random.u64(0..100))).await;
+        }
+        // One whose connection was ended while it started has ended itself; the next one takes its place.
+        drop(other);
+    }
+    no_message_noticed(&ledger, &topic, &load.stop()).await;
+    worker.stop().await;
+    role.gone().await;
+}
