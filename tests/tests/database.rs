@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use inbox_tests::job::{Act, Job};
 use inbox_tests::kafka::FreshTopic;
-use inbox_tests::load::{Load, LoadPlan, send};
+use inbox_tests::load::{Load, LoadPlan, notes, send};
 use inbox_tests::oracle::{Ledger, Sent, connect, distinct};
 use inbox_tests::own_services::OwnServices;
 use inbox_tests::postgres::FreshDatabase;
@@ -197,5 +197,28 @@ async fn a_server_that_only_reads() {
     no_message_noticed(&ledger, &topic, &load.stop()).await;
     let complaints = worker.complaints();
     assert!(complaints < 20, "{complaints} warnings and errors");
+    worker.stop().await;
+}
+
+/// Somebody's transaction keeps every partition from being taken over: that is tried again and again, and
+/// told now and then.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transaction_that_stays_open_keeps_partitions() {
+    let (ledger, topic) = (Ledger::new().await, FreshTopic::create(8).await);
+    let service = Service::new(&ledger, &topic);
+    let mut sent = send(&topic, &notes("before", 40, 8, 8));
+    service.finishes(&ledger, &topic).await;
+    let other = connect(&ledger.url()).await;
+    let hold = "BEGIN; SELECT pg_advisory_xact_lock_shared(1768841832, id) FROM inbox.partitions";
+    other.batch_execute(hold).await.expect("nobody has it");
+    let worker = Worker::start(&service);
+    sent.extend(send(&topic, &notes("behind", 40, 8, 8)));
+    let group = service.group();
+    wait::until("a member", async || group.members() == ["first"]).await;
+    wait::stays("nothing is handled", Duration::from_secs(12), async || ledger.count().await == 40).await;
+    other.batch_execute("COMMIT").await.expect("it is well");
+    no_message_noticed(&ledger, &topic, &sent).await;
+    let complaints = worker.complaints();
+    assert!(complaints < 6, "{complaints} warnings and errors");
     worker.stop().await;
 }

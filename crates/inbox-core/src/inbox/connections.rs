@@ -10,6 +10,8 @@ use tokio::time::Instant;
 
 use crate::store::{Database, StoreError};
 
+use super::seldom::Seldom;
+
 type Resting<Db> = Arc<Mutex<Option<<Db as Database>::Conn>>>;
 
 /// What all who want a connection share.
@@ -19,14 +21,10 @@ pub(crate) struct Connections<Db: Database> {
     resting: Mutex<Vec<Resting<Db>>>,
     /// Who has none because the server has no room, in the order in which they asked.
     waiting: Mutex<VecDeque<oneshot::Sender<Db::Conn>>>,
-    full: Mutex<Full>,
-}
-
-#[derive(Default)]
-struct Full {
     /// When the server said last that it has no room.
-    since: Option<Instant>,
-    complained: Option<Instant>,
+    full_since: Mutex<Option<Instant>>,
+    full: Seldom,
+    none: Seldom,
 }
 
 /// One who needs a connection now and then: a lane, a housekeeper.
@@ -50,7 +48,14 @@ impl<Db: Database> Connections<Db> {
     const BETWEEN_COMPLAINTS: Duration = Duration::from_secs(60);
 
     pub(super) fn new(store: Db::Store) -> Arc<Self> {
-        Arc::new(Self { store, resting: Mutex::default(), waiting: Mutex::default(), full: Mutex::default() })
+        Arc::new(Self {
+            store,
+            resting: Mutex::default(),
+            waiting: Mutex::default(),
+            full_since: Mutex::default(),
+            full: Seldom::new(Self::BETWEEN_COMPLAINTS),
+            none: Seldom::new(Duration::from_secs(5)),
+        })
     }
 
     pub(crate) fn holder(self: &Arc<Self>) -> Holder<Db> {
@@ -106,7 +111,7 @@ impl<Db: Database> Connections<Db> {
     /// Ends one that is lost or in an unknown state: there is room for another.
     async fn discard(&self, conn: Db::Conn) {
         Db::discard(conn).await;
-        lock(&self.full).since = None;
+        *lock(&self.full_since) = None;
         lock(&self.waiting).clear();
     }
 
@@ -135,14 +140,12 @@ impl<Db: Database> Connections<Db> {
     }
 
     fn was_full(&self) -> bool {
-        lock(&self.full).since.is_some_and(|at| at.elapsed() < Self::REMEMBERED)
+        lock(&self.full_since).is_some_and(|at| at.elapsed() < Self::REMEMBERED)
     }
 
     fn complain(&self, reason: &str) {
-        let mut full = lock(&self.full);
-        full.since = Some(Instant::now());
-        if full.complained.is_none_or(|at| at.elapsed() >= Self::BETWEEN_COMPLAINTS) {
-            full.complained = full.since;
+        *lock(&self.full_since) = Some(Instant::now());
+        if self.full.is_time() {
             tracing::warn!(
                 reason,
                 wanted = lock(&self.resting).len(),
@@ -177,6 +180,15 @@ impl<Db: Database> Holder<Db> {
     /// Ends a connection that is lost, or may have a transaction open.
     pub(crate) async fn discard(&self, conn: Db::Conn) {
         self.connections.discard(conn).await;
+    }
+
+    /// Tells that a healthy database gave no connection. It is tried again, so not each time.
+    pub(crate) fn complain(&self, error: &StoreError) {
+        if self.connections.none.is_time() {
+            tracing::warn!(%error, "a lane has no connection");
+        } else {
+            tracing::debug!(%error, "a lane has no connection");
+        }
     }
 
     /// Lays a connection without an open transaction aside. Who waits for one gets it.

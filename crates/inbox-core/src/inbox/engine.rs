@@ -19,6 +19,7 @@ use super::health::Health;
 use super::housekeeper::Housekeeper;
 use super::owner::Owner;
 use super::runner::Unread;
+use super::seldom::Seldom;
 use super::settings::{OnRestore, Settings};
 use super::start::StartError;
 
@@ -36,6 +37,7 @@ pub struct Engine<Db: Database> {
     health: Arc<Health<Db>>,
     ownership: Housekeeper<Db>,
     offsets: Housekeeper<Db>,
+    failures: Seldom,
 }
 
 impl<Db: Database> Inbox<Db> {
@@ -77,6 +79,7 @@ impl<Db: Database> Inbox<Db> {
             health,
             ownership: Housekeeper::new(&connections),
             offsets: Housekeeper::new(&connections),
+            failures: Seldom::new(Duration::from_secs(5)),
         })
     }
 }
@@ -237,8 +240,10 @@ impl<Db: Database> Engine<Db> {
             && !matches!(error, StoreError::NoRoom(_))
         {
             let healthy = self.health.suspect().await;
-            if healthy {
+            if healthy && self.failures.is_time() {
                 tracing::warn!(%error, "a transaction of the inbox failed and is tried again");
+            } else {
+                tracing::debug!(%error, "a transaction of the inbox failed");
             }
         }
         result

@@ -8,6 +8,7 @@ mod health;
 mod housekeeper;
 mod owner;
 mod runner;
+mod seldom;
 mod settings;
 mod start;
 

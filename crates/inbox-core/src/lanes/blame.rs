@@ -298,7 +298,7 @@ impl<Db: Database> Lane<Db> {
             return PartEnd::Outage(part);
         }
         // The probe found a connection where the lane found none.
-        tracing::warn!(%error, "a lane has no connection");
+        self.holder.complain(error);
         tokio::time::sleep(self.backoff(2)).await;
         PartEnd::Again(part)
     }
