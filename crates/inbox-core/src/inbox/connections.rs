@@ -45,7 +45,7 @@ impl<Db: Database> Connections<Db> {
     const WAIT: Duration = Duration::from_secs(1);
     /// How long a server that was full is not asked first.
     const REMEMBERED: Duration = Duration::from_secs(5);
-    const BETWEEN_COMPLAINTS: Duration = Duration::from_secs(60);
+    const BETWEEN_COMPLAINTS: Duration = Duration::from_mins(1);
 
     pub(super) fn new(store: Db::Store) -> Arc<Self> {
         Arc::new(Self {

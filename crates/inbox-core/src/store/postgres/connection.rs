@@ -137,7 +137,11 @@ async fn begin_setup(client: &Client, keeping: Keeping) {
     if keeping == Keeping::Transaction {
         let mut begin = std::pin::pin!(client.batch_execute("BEGIN; DEALLOCATE ALL"));
         // Polled once it is sent.
-        std::future::poll_fn(|context| Poll::Ready(drop(begin.as_mut().poll(context)))).await;
+        std::future::poll_fn(|context| {
+            let _ = begin.as_mut().poll(context);
+            Poll::Ready(())
+        })
+        .await;
     }
 }
 
