@@ -4,7 +4,9 @@ CREATE SCHEMA IF NOT EXISTS inbox;
 
 -- A subscription is a durable name. Its number is what rows carry: 4 bytes instead of a text.
 CREATE TABLE inbox.subscriptions (
-    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- At random: on a replica that was promoted without a row of this table, the next number of a sequence
+    -- would go to another subscription, while a process still uses it for the first one (P1).
+    id             integer PRIMARY KEY DEFAULT 1 + floor(random() * 2147483646)::integer,
     name           text NOT NULL UNIQUE,
     -- Bound to one consumer group: two groups would each deliver everything.
     consumer_group text NOT NULL,

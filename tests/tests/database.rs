@@ -113,10 +113,17 @@ async fn a_duplicate_waits_longer_than_the_servers_limit_for_statements() {
     set(&ledger, &["statement_timeout = 200", "idle_in_transaction_session_timeout = 200"]).await;
     let service = Service::new(&ledger, &topic);
     let (first, second) = (Worker::start(&service), Worker::start(&service.named("second")));
-    let group = service.group();
-    wait::until("both", async || group.members().len() == 2).await;
-    let mut sent = send(&topic, &[(0, "a".into(), Job::note("a")), (1, "b".into(), Job::note("b"))]);
-    ledger.is_finished(&topic).await;
+    let mut sent = Vec::new();
+    // Until each of them has a partition.
+    loop {
+        sent.extend(send(&topic, &notes(&format!("before-{}", sent.len()), 2, 2, 2)));
+        ledger.is_finished(&topic).await;
+        let effects = ledger.effects().await;
+        let [.., one, other] = &effects[..] else { continue };
+        if one.worker != other.worker {
+            break;
+        }
+    }
     for round in 0..2 {
         let job = Job::of("key", [Act::Sleep(6000), Act::Note]);
         let id = format!("twice-{round}");

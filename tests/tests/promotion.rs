@@ -4,8 +4,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use inbox_core::StoreError;
+use inbox_kafka::Error;
+use inbox_tests::job::Begin;
 use inbox_tests::kafka::FreshTopic;
-use inbox_tests::load::{Load, LoadPlan};
+use inbox_tests::load::{Load, LoadPlan, notes, send};
 use inbox_tests::oracle::{Ledger, distinct};
 use inbox_tests::own_services::OwnServices;
 use inbox_tests::postgres::FreshDatabase;
@@ -103,4 +106,41 @@ async fn promoted(failover: Failover, flush: Duration) {
     assert_eq!(ledger.dead().await, []);
     assert!(ledger.effects().await.iter().all(|effect| effect.attempt == 1), "no attempt is counted");
     wait::until("Kafka knows", async || service.group().lag(&topic) == 0).await;
+}
+
+/// It lacks even the subscription. Meanwhile another one is registered there, which has receipts of the
+/// very same ids: they are not those of ours.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_that_does_not_know_the_subscription() {
+    let services = OwnServices::local_postgres();
+    let ledger = Ledger::of(FreshDatabase::create_at(&services.database).await).await;
+    let replica = Replica::of(&services).await;
+    replica.cut_off().await;
+    let (topic, proxy) = (FreshTopic::create(2).await, Proxy::to(&ledger.url()).await);
+    let mut service = Service::new(&ledger, &topic);
+    proxy.url().clone_into(&mut service.database);
+    let running = service.start().await;
+    let sent = send(&topic, &notes("note", 40, 8, 2));
+    ledger.is_finished(&topic).await;
+
+    replica.promote().await;
+    let ledger = ledger.moved_to(&replica.url).await;
+    let others = Service::new(&ledger, &topic)
+        .subscription(|subscription| "others".clone_into(&mut subscription.name));
+    others.finishes(&ledger, &topic).await;
+    let others_did = ledger.count().await;
+    proxy.lead_to(&replica.url);
+    let more = send(&topic, &notes("more", 40, 8, 2));
+    let error = running.fails().await;
+    assert!(matches!(error, Error::Store(StoreError::Unregistered)), "{error:?}");
+    assert!(error.to_string().contains("start the process again"), "{error}");
+
+    // Kafka has offsets of the group: it has to be said where the subscription begins.
+    let sent = [sent, more].concat();
+    let error = service.start().await.fails().await;
+    assert!(error.to_string().contains("start"), "{error}");
+    let running = service.subscription(|s| s.begin = Some(Begin::Earliest)).start().await;
+    ledger.reaches(others_did + distinct(&sent)).await;
+    running.stop().await;
+    ledger.assert_once_in_order("jobs", &sent).await;
 }

@@ -17,7 +17,8 @@ pub enum Error {
     /// The inbox could not start.
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The store could not be reached, before an inbox was made of it.
+    /// The store could not be reached, before an inbox was made of it; or it has forgotten a
+    /// subscription since ([`StoreError::Unregistered`]).
     #[error(transparent)]
     Store(#[from] StoreError),
     /// An environment variable is missing.

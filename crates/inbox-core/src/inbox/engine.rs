@@ -235,9 +235,9 @@ impl<Db: Database> Engine<Db> {
     }
 
     async fn told_health<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        // A server that is full says so itself, and it was told already.
+        // A server that is full says so itself, and it was told already; one that answers is up.
         if let Err(error) = &result
-            && !matches!(error, StoreError::NoRoom(_))
+            && !matches!(error, StoreError::NoRoom(_) | StoreError::Unregistered)
         {
             let healthy = self.health.suspect().await;
             if healthy && self.failures.is_time() {
@@ -255,7 +255,10 @@ impl<Db: Database> Engine<Db> {
 pub enum TakeOverError {
     /// The database refused, or a transaction of the previous owner is still open: try again.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    /// The database does not know a subscription any more: it cannot be claimed until it is registered.
+    #[error("{0}")]
+    Unregistered(StoreError),
     /// The database is older than what was committed.
     #[error("the database has the flush number {number}, but {committed} was committed")]
     WentBack {
@@ -264,6 +267,15 @@ pub enum TakeOverError {
         /// The number that the broker has.
         committed: i64,
     },
+}
+
+impl From<StoreError> for TakeOverError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Unregistered => Self::Unregistered(error),
+            error => Self::Store(error),
+        }
+    }
 }
 
 /// A partition whose watermarks are to be written.

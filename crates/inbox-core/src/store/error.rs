@@ -23,6 +23,13 @@ pub enum StoreError {
     /// The schema is missing or is not the one this version works with.
     #[error("{0}")]
     Schema(String),
+    /// A subscription was registered, and the database does not know it any more.
+    #[error(
+        "the database does not know the subscriptions of this process any more: it is older than their registration, \
+         since a replica was promoted that lagged, or a backup was restored; start the process again, with `start =` \
+         where the inbox asks for it"
+    )]
+    Unregistered,
     /// Another process has the database, which serves only one.
     #[error("{0}")]
     InUse(String),

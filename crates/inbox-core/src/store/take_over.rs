@@ -13,7 +13,8 @@ pub struct TakeOver {
     pub partition: Partition,
     /// The token of the new ownership; made before the statement.
     pub epoch: Epoch,
-    /// Every subscription that consumes it.
+    /// Every subscription that consumes it. One that the database does not know is refused as
+    /// [`StoreError::Unregistered`](super::StoreError::Unregistered).
     pub subscriptions: Vec<SubscriptionId>,
     /// Where a subscription that was never here begins.
     pub first: Offset,

@@ -57,6 +57,7 @@ async fn try_claim<Db: Database>(
     let owner = match engine.take_over(topic, *partition, Offset(low), committed).await {
         Ok(owner) => owner,
         Err(TakeOverError::Store(_)) => return Ok(None),
+        Err(TakeOverError::Unregistered(error)) => return Err(Error::Store(error)),
         Err(TakeOverError::WentBack { number, committed }) => {
             let (topic, partition) = place.clone();
             return Err(Error::DatabaseWentBack { topic, partition, number, committed });

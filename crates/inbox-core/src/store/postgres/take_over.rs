@@ -1,5 +1,6 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
+use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Array, BigInt, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
@@ -83,7 +84,12 @@ pub(super) async fn take_over(
     .bind::<Array<Integer>, _>(&subscriptions)
     .bind::<BigInt, _>(asked.first.0)
     .execute(pg)
-    .await?;
+    .await
+    .map_err(|error| match error {
+        // The partition's row is there: it is the subscription that is not.
+        DieselError::DatabaseError(DatabaseErrorKind::ForeignKeyViolation, _) => StoreError::Unregistered,
+        error => error.into(),
+    })?;
     let found: Vec<Watermark> = sql_query(
         "SELECT subscription_id, watermark FROM inbox.watermarks \
          WHERE partition_id = $1 AND subscription_id = ANY ($2)",
