@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -102,7 +102,10 @@ async fn install() {
 }
 
 fn start(folder: &TempDir) -> Child {
-    let mut command = Command::new("/usr/sbin/pgbouncer");
+    // Debian has it where only root looks.
+    let debian = Path::new("/usr/sbin/pgbouncer");
+    let program = if debian.exists() { debian } else { Path::new("pgbouncer") };
+    let mut command = Command::new(program);
     if rustix::process::geteuid().is_root() {
         command.args(["-u", "postgres"]);
     }
