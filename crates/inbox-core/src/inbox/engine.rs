@@ -9,6 +9,7 @@ use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
     Database, Fence, First, Flush, FlushWatermark, Flushed, StoreError, TakeOver, TransactionLimits,
+    once_there_is_room,
 };
 use crate::subscription::ReadContext;
 
@@ -59,7 +60,7 @@ impl<Db: Database> Inbox<Db> {
         let firsts = firsts.into_iter().chain(std::iter::repeat(First::Earliest));
         let registrations: Vec<_> =
             runners.iter().zip(firsts).map(|(runner, first)| runner.registration(first)).collect();
-        let mut conn = Db::connect(&store).await?;
+        let mut conn = once_there_is_room(|| Db::connect(&store)).await?;
         let ids = match Db::register(&mut conn, group, &registrations).await {
             Ok(ids) => ids,
             Err(error) => {

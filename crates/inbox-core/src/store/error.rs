@@ -77,6 +77,23 @@ impl From<DieselError> for StoreError {
     }
 }
 
+/// Connects for something that is done once, at a start: what this process has just closed may still take
+/// up the server's room, or what an earlier one had.
+pub(crate) async fn once_there_is_room<T, F>(mut connect: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    const TRIES: usize = 50;
+    const WAIT: Duration = Duration::from_millis(100);
+    for _ in 0..TRIES {
+        match connect().await {
+            Err(StoreError::NoRoom(_)) => tokio::time::sleep(WAIT).await,
+            answer => return answer,
+        }
+    }
+    connect().await
+}
+
 /// The work's result, or an error after this time: a server that is silent, or a network that
 /// swallows everything, must not hold a lane or a partition for ever (P5). After it the connection
 /// must be discarded.

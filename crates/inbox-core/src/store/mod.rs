@@ -30,7 +30,7 @@ use std::future::Future;
 pub use admit::{Admission, Admit, Admitted, Conflict, RowState};
 pub use bury::Buried;
 pub use error::StoreError;
-pub(crate) use error::within;
+pub(crate) use error::{once_there_is_room, within};
 pub use flush::{Flush, FlushWatermark, Flushed};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};

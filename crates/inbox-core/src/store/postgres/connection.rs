@@ -12,7 +12,7 @@ use tokio_postgres::{Client, NoTls};
 use uuid::Uuid;
 
 use crate::failure::{self, FailureClass};
-use crate::store::{StoreError, TransactionLimits};
+use crate::store::{StoreError, TransactionLimits, once_there_is_room};
 use crate::tx::{KeptStatements, PgInner};
 
 use super::address::{Address, Keeping};
@@ -61,6 +61,11 @@ impl PgConn {
             Ok(opened) => opened,
             Err(_) => Err(StoreError::Connect(format!("no answer within {limit:?}"))),
         }
+    }
+
+    /// For what is done once, at a start.
+    pub(super) async fn open_once(address: &Address) -> Result<Self, StoreError> {
+        once_there_is_room(|| Self::open(address)).await
     }
 
     /// Ends what the backend is doing: closing the socket alone would leave it running in its wait,

@@ -38,7 +38,7 @@ struct Exists {
 }
 
 pub(super) async fn up(address: &Address) -> Result<i32, StoreError> {
-    let mut conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
     loop {
         begin(&mut conn).await?;
         let applied = applied(&conn).await?;
@@ -62,7 +62,7 @@ pub(super) async fn up(address: &Address) -> Result<i32, StoreError> {
 }
 
 pub(super) async fn down(address: &Address, to: i32) -> Result<i32, StoreError> {
-    let mut conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
     loop {
         begin(&mut conn).await?;
         let applied = applied(&conn).await?;
@@ -83,7 +83,7 @@ pub(super) async fn down(address: &Address, to: i32) -> Result<i32, StoreError> 
 }
 
 pub(super) async fn status(address: &Address) -> Result<MigrationStatus, StoreError> {
-    let mut conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
     // In a transaction, or a pooler could answer each statement from another server connection.
     conn.begin(&TransactionLimits::OWN).await?;
     let exists: Exists = sql_query("SELECT to_regclass('inbox.migrations') IS NOT NULL AS there")

@@ -63,7 +63,7 @@ impl PostgresStore {
     /// answers there, within the connect time-out.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let store = Self { address: Arc::new(Address::parse(url)?) };
-        PgConn::open(&store.address).await?;
+        PgConn::open_once(&store.address).await?;
         Ok(store)
     }
 

@@ -26,7 +26,7 @@ struct Backend {
 
 /// Fails if prepared statements do not follow their connection from transaction to transaction.
 pub(super) async fn check(address: &Address) -> Result<(), StoreError> {
-    let mut ours = PgConn::open(address).await?;
+    let mut ours = PgConn::open_once(address).await?;
     let mut other = match PgConn::open(address).await {
         Ok(other) => other,
         // No room for a second one: nothing to compare with.
