@@ -108,7 +108,7 @@ async fn none_for_a_while() {
     for _ in 0..2 {
         role.limit(0).await;
         role.end_connections().await;
-        tokio::time::sleep(Duration::from_secs(5)).await;
+        tokio::time::sleep(Duration::from_secs(3)).await;
         let before = ledger.count().await;
         role.limit(-1).await;
         ledger.reaches(before + 200).await;
@@ -157,7 +157,7 @@ async fn connections_end_while_partitions_move() {
     let worker = Worker::start(&service);
     let load = Load::start(&topic, LoadPlan { seed, keys: 120, ..LoadPlan::default() });
     ledger.reaches(100).await;
-    for round in 0..3 {
+    for round in 0..2 {
         let named = service.named(&format!("other-{round}"));
         let mut other = Worker::start(&named);
         let group = service.group();

@@ -56,7 +56,7 @@ async fn full_for_a_while(acts: Vec<Act>) {
             exhaust_the_log(&ledger).await;
         }
         let group = service.group();
-        wait::stays("a member", Duration::from_secs(4), async || group.members() == ["first"]).await;
+        wait::stays("a member", Duration::from_secs(2), async || group.members() == ["first"]).await;
         std::fs::remove_file(ballast).expect("it is there");
         // If it has ended itself.
         services.tell("postgres-start");
