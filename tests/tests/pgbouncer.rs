@@ -3,7 +3,7 @@
 use inbox_tests::job::{Act, Runs};
 use inbox_tests::kafka::FreshTopic;
 use inbox_tests::load::{Load, LoadPlan};
-use inbox_tests::oracle::{Ledger, distinct};
+use inbox_tests::oracle::{Ledger, connect, distinct};
 use inbox_tests::pgbouncer::PgBouncer;
 use inbox_tests::service::Service;
 use inbox_tests::wait;
@@ -41,9 +41,26 @@ async fn statements_that_are_kept_to_the_end_of_their_transaction_in_sequence() 
     served(vec![Act::Look, Act::Sleep(2), Act::Note]).await;
 }
 
+const POOL: usize = 5;
+
+/// Leaves statements on each connection of the pool under the names that drivers count up.
+async fn others_prepare_statements(bouncer: &PgBouncer) {
+    let mut clients = Vec::new();
+    for _ in 0..POOL {
+        let client = connect(&bouncer.url).await;
+        client.batch_execute("BEGIN").await.expect("the pool has one more");
+        clients.push(client);
+    }
+    for client in &clients {
+        let prepare = "DEALLOCATE ALL; DO $$ BEGIN FOR n IN 0..5000 LOOP \
+                       EXECUTE format('PREPARE s%s AS SELECT 1', n); END LOOP; END $$; COMMIT";
+        client.batch_execute(prepare).await.expect("names are free");
+    }
+}
+
 async fn served(acts: Vec<Act>) {
     let (ledger, topic) = (Ledger::new().await, FreshTopic::create(6).await);
-    let mut bouncer = PgBouncer::to(&ledger.url(), 5).await;
+    let mut bouncer = PgBouncer::to(&ledger.url(), POOL).await;
     let database = format!("{}&prepared_statements=transaction", bouncer.url);
     let service = Service { database, ..Service::new(&ledger, &topic) };
     let (first, second) = (Worker::start(&service), Worker::start(&service.named("second")));
@@ -53,6 +70,7 @@ async fn served(acts: Vec<Act>) {
         ["first", "second"].iter().all(|name| effects.iter().any(|effect| effect.worker == *name))
     };
     wait::until("effects of both", both).await;
+    others_prepare_statements(&bouncer).await;
     for _ in 0..2 {
         bouncer.restart().await;
         let before = ledger.count().await;

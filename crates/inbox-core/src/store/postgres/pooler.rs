@@ -38,13 +38,13 @@ pub(super) async fn check(address: &Address) -> Result<(), StoreError> {
 }
 
 async fn follow(ours: &mut PgConn, other: &mut PgConn) -> Result<(), StoreError> {
-    let first = backend(ours).await?;
     for _ in 0..ROUNDS {
+        let before = backend(ours).await?;
         // It gets the server connection that was used last: ours, if there is a pool of them.
         other.begin(&TransactionLimits::OWN).await?;
         let now = backend(ours).await;
         rollback(other).await?;
-        if now? != first {
+        if now? != before {
             return Ok(());
         }
     }
