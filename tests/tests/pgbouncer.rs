@@ -16,7 +16,7 @@ async fn a_pooler_that_loses_prepared_statements_is_refused_at_the_start() {
     let (ledger, topic) = (Ledger::new().await, FreshTopic::create(1).await);
     let bouncer = PgBouncer::to(&ledger.url(), 8).await;
     let service = Service { database: bouncer.url.clone(), ..Service::new(&ledger, &topic) };
-    for _ in 0..3 {
+    for _ in 0..10 {
         let runs = Runs::default();
         // Another process has left something under a name that is used first.
         let said = match service.store().await {
@@ -70,12 +70,12 @@ async fn served(acts: Vec<Act>) {
         ["first", "second"].iter().all(|name| effects.iter().any(|effect| effect.worker == *name))
     };
     wait::until("effects of both", both).await;
-    others_prepare_statements(&bouncer).await;
     for _ in 0..2 {
         bouncer.restart().await;
         let before = ledger.count().await;
         ledger.reaches(before + 300).await;
     }
+    others_prepare_statements(&bouncer).await;
     let third = Worker::start(&service.named("third"));
     first.kill();
     let before = ledger.count().await;
