@@ -9,6 +9,7 @@ DROP FUNCTION inbox.is_here(text);
 DROP FUNCTION inbox.server();
 DROP FUNCTION inbox.fence(text, integer[], uuid[]);
 DROP FUNCTION inbox.limit_transaction(text, text, text);
+DROP FUNCTION inbox.probe_now();
 DROP TABLE inbox.probe;
 DROP TABLE inbox.messages;
 DROP TABLE inbox.watermarks;

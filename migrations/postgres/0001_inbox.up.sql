@@ -4,7 +4,9 @@ CREATE SCHEMA IF NOT EXISTS inbox;
 
 -- A subscription is a durable name. Its number is what rows carry: 4 bytes instead of a text.
 CREATE TABLE inbox.subscriptions (
-    id             integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    -- At random: on a replica that was promoted without a row of this table, the next number of a sequence
+    -- would go to another subscription, while a process still uses it for the first one (P1).
+    id             integer PRIMARY KEY DEFAULT 1 + floor(random() * 2147483646)::integer,
     name           text NOT NULL,
     -- Bound to one consumer group: two groups would each deliver everything.
     consumer_group text NOT NULL,
@@ -106,6 +108,22 @@ CREATE TABLE inbox.probe (
     probed_at timestamptz NOT NULL DEFAULT now()
 );
 INSERT INTO inbox.probe DEFAULT VALUES;
+
+-- And that a table can grow. On a full disk rows are rewritten in place for a long time, while every insert
+-- fails, and would look like the fault of its message. The table has 128 KiB and is gone with its transaction;
+-- where the role may not make one, nothing is learnt about the disk.
+CREATE FUNCTION inbox.probe_now() RETURNS void
+LANGUAGE plpgsql VOLATILE SET temp_tablespaces = '' AS $$
+BEGIN
+    UPDATE inbox.probe SET probed_at = now();
+    BEGIN
+        CREATE TEMPORARY TABLE inbox_probe_room ON COMMIT DROP AS
+            SELECT repeat('x', 1900) AS filler FROM generate_series(1, 64);
+    EXCEPTION WHEN insufficient_privilege THEN
+        NULL;
+    END;
+END
+$$;
 
 -- What holds in every transaction of the inbox, local to it, whatever the server's settings are and
 -- whoever gets the connection from a pooler afterwards. Limits are in milliseconds. Waits for locks

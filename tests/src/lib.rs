@@ -20,6 +20,8 @@
 //! | `oracle` | the ledger of effects: none lost, none doubled, in order |
 //! | `proxy` | a wire to Postgres that can be cut |
 //! | `secure` | listeners with TLS and SASL, and an identity provider |
+//! | `pgbouncer` | a pooler in transaction mode |
+//! | `replica` | a second Postgres that follows the first until it is cut off and promoted |
 //! | `own_services` | a Postgres or a Kafka of one test's own, to be crashed |
 //! | `wait` | waiting for what must come, and no longer |
 //!
@@ -37,9 +39,11 @@ pub mod load;
 pub mod member;
 pub mod oracle;
 pub mod own_services;
+pub mod pgbouncer;
 mod plain_diesel;
 pub mod postgres;
 pub mod proxy;
+pub mod replica;
 pub mod scene;
 pub mod script;
 pub mod secure;

@@ -106,6 +106,11 @@ impl Ledger {
         Self::bare(self.database).await
     }
 
+    /// The same, on a server that has a copy of the database.
+    pub async fn moved_to(self, server: &str) -> Self {
+        Self::bare(self.database.moved_to(server)).await
+    }
+
     /// Its address.
     #[must_use]
     pub fn url(&self) -> String {

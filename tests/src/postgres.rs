@@ -35,6 +35,13 @@ impl FreshDatabase {
         Self { server: server.to_owned(), name }
     }
 
+    /// The same database on a server that has a copy of it.
+    #[must_use]
+    pub fn moved_to(mut self, server: &str) -> Self {
+        server.clone_into(&mut self.server);
+        self
+    }
+
     /// The address of this database.
     #[must_use]
     pub fn url(&self) -> String {

@@ -1,7 +1,7 @@
 //! A wire to Postgres that tests cut.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -32,7 +32,7 @@ pub struct Proxy {
 }
 
 struct Wire {
-    server: String,
+    server: Mutex<String>,
     mode: AtomicU8,
     /// Raised to end every connection.
     cuts: watch::Sender<u64>,
@@ -56,7 +56,7 @@ impl Proxy {
             settings.split('&').filter(|s| !s.is_empty() && !s.starts_with("ssl")).collect();
         let settings = [&["sslmode=disable"], &*settings].concat().join("&");
         let wire = Arc::new(Wire {
-            server: server.to_owned(),
+            server: Mutex::new(server.to_owned()),
             mode: AtomicU8::new(OPEN),
             cuts: watch::Sender::new(0),
             freezes: AtomicU64::new(0),
@@ -106,6 +106,16 @@ impl Proxy {
         self.wire.cuts.send_modify(|cut| *cut += 1);
     }
 
+    /// Leads to another server from now on, in one moment: connections end, and new ones are made there.
+    pub fn lead_to(&self, database: &str) {
+        let address = database.split_once('?').map_or(database, |(address, _)| address);
+        let (_, rest) = address.split_once("://").expect("an address is a URL");
+        let (place, _) = rest.rsplit_once('/').expect("an address ends with /database");
+        let server = place.rsplit_once('@').map_or(place, |(_, server)| server);
+        server.clone_into(&mut self.wire.server.lock().unwrap_or_else(PoisonError::into_inner));
+        self.restore();
+    }
+
     /// Loses the connection at the next so many COMMITs.
     pub fn lose_commits(&self, commits: usize, lost: Lost) {
         self.wire.lost.store(lost as u8, Ordering::Release);
@@ -131,7 +141,8 @@ async fn accept(listener: TcpListener, wire: Arc<Wire>) {
 async fn carry(client: TcpStream, wire: Arc<Wire>) {
     let mut cuts = wire.cuts.subscribe();
     cuts.mark_unchanged();
-    let Ok(server) = TcpStream::connect(&wire.server).await else { return };
+    let server = wire.server.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let Ok(server) = TcpStream::connect(server).await else { return };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();

@@ -83,6 +83,13 @@ impl Worker {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
+    /// How many warnings and errors it has told: an outage must not fill a disk with them.
+    #[must_use]
+    pub fn complaints(&self) -> usize {
+        let is_one = |line: &&str| line.contains(" WARN ") || line.contains(" ERROR ");
+        self.log().lines().filter(is_one).count()
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).expect("the process is there");
     }

@@ -159,9 +159,9 @@ async fn no_token() {
         assert_eq!(provider.calls() > 1, mood != Mood::Hangs, "{mood:?}: it is tried again");
     };
     join3(
-        without(Mood::Fails, "out of order"),
-        without(Mood::Hangs, "did not answer"),
-        without(Mood::Panics, "panicked"),
+        Box::pin(without(Mood::Fails, "out of order")),
+        Box::pin(without(Mood::Hangs, "did not answer")),
+        Box::pin(without(Mood::Panics, "panicked")),
     )
     .await;
 }

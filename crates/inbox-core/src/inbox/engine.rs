@@ -9,16 +9,18 @@ use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
 use crate::store::{
     Database, Departed, Fence, First, Flush, FlushWatermark, Flushed, LastRecord, Log, OtherLog, StoreError,
-    TakeOver, TransactionLimits,
+    TakeOver, TransactionLimits, once_there_is_room,
 };
 use crate::subscription::ReadContext;
 
 use super::builder::Inbox;
+use super::connections::Connections;
 use super::events::Events;
 use super::health::Health;
 use super::housekeeper::Housekeeper;
 use super::owner::Owner;
 use super::runner::Unread;
+use super::seldom::Seldom;
 use super::settings::{OnRestore, Settings};
 use super::start::StartError;
 
@@ -35,6 +37,7 @@ pub struct Engine<Db: Database> {
     health: Arc<Health<Db>>,
     ownership: Housekeeper<Db>,
     offsets: Housekeeper<Db>,
+    failures: Seldom,
 }
 
 impl<Db: Database> Inbox<Db> {
@@ -55,7 +58,7 @@ impl<Db: Database> Inbox<Db> {
         let firsts = firsts.into_iter().chain(std::iter::repeat(First::Earliest));
         let registrations: Vec<_> =
             runners.iter().zip(firsts).map(|(runner, first)| runner.registration(first)).collect();
-        let mut conn = Db::connect(&store).await?;
+        let mut conn = once_there_is_room(|| Db::connect(&store)).await?;
         let ids = match Db::register(&mut conn, group, &registrations).await {
             Ok(ids) => ids,
             Err(error) => {
@@ -64,15 +67,17 @@ impl<Db: Database> Inbox<Db> {
             }
         };
         drop(conn);
-        let health = Arc::new(Health::new(store.clone(), events.clone(), settings.probe_cap));
-        let lanes = Lanes::start(&store, &settings, runners.into_iter().zip(ids), &health, &events);
+        let connections = Connections::new(store);
+        let health = Arc::new(Health::new(&connections, events.clone(), settings.probe_cap));
+        let lanes = Lanes::start(&connections, &settings, runners.into_iter().zip(ids), &health, &events);
         Ok(Engine {
             group: group.to_owned(),
             settings,
             lanes,
             health,
-            ownership: Housekeeper::new(store.clone()),
-            offsets: Housekeeper::new(store),
+            ownership: Housekeeper::new(&connections),
+            offsets: Housekeeper::new(&connections),
+            failures: Seldom::new(Duration::from_secs(5)),
         })
     }
 }
@@ -138,11 +143,8 @@ impl<Db: Database> Engine<Db> {
             .ownership
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
-        // These two are answers, and no sign of anything.
-        let answered =
-            |error: &StoreError| matches!(error, StoreError::Departed(_) | StoreError::OtherLog(_));
-        if taken.as_ref().is_err_and(|error| !answered(error)) {
-            self.health.suspect().await;
+        if let Err(error) = &taken {
+            self.is_healthy_after(error).await;
         }
         let taken = taken?;
         if let Some(committed) = committed.filter(|committed| *committed > taken.number_before) {
@@ -215,11 +217,21 @@ impl<Db: Database> Engine<Db> {
             })
             .await;
         if let Err(error) = &answer
-            && self.health.suspect().await
+            && self.is_healthy_after(error).await
+            && self.failures.is_time()
         {
             tracing::warn!(%error, "watermarks could not be written and are written with the next ones");
         }
         answer
+    }
+
+    /// Whether the database is up, which is asked where the error leaves it open.
+    async fn is_healthy_after(&self, error: &StoreError) -> bool {
+        match error {
+            // These are answers; and a server that is full says so itself, and is up.
+            StoreError::Departed(_) | StoreError::OtherLog(_) | StoreError::NoRoom(_) => true,
+            _ => self.health.suspect().await,
+        }
     }
 
     fn resolve(&self, request: &FlushRequest) -> Flush {

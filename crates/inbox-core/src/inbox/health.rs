@@ -1,5 +1,6 @@
 //! Is the database up? Judged by a probe, never by an error's words (P6).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -8,11 +9,12 @@ use tokio::sync::Mutex;
 
 use crate::store::{Database, StoreError, within};
 
+use super::connections::Connections;
 use super::events::{Event, Events};
 
 /// The database's health as this process sees it.
 pub(crate) struct Health<Db: Database> {
-    store: Db::Store,
+    connections: Arc<Connections<Db>>,
     events: Events,
     probe_cap: Duration,
     up: AtomicBool,
@@ -25,8 +27,9 @@ impl<Db: Database> Health<Db> {
     const PROBE_LIMIT: Duration = Duration::from_secs(5);
     const FIRST_WAIT: Duration = Duration::from_millis(100);
 
-    pub(super) fn new(store: Db::Store, events: Events, probe_cap: Duration) -> Self {
-        Self { store, events, probe_cap, up: AtomicBool::new(true), probing: Mutex::new(()) }
+    pub(super) fn new(connections: &Arc<Connections<Db>>, events: Events, probe_cap: Duration) -> Self {
+        let connections = Arc::clone(connections);
+        Self { connections, events, probe_cap, up: AtomicBool::new(true), probing: Mutex::new(()) }
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -35,7 +38,7 @@ impl<Db: Database> Health<Db> {
 
     /// Something failed that may be the database's fault. `true`: it is healthy, look elsewhere.
     /// `false`: it is down, the transport was told, and a task probes until it is up again.
-    pub(crate) async fn suspect(self: &std::sync::Arc<Self>) -> bool {
+    pub(crate) async fn suspect(self: &Arc<Self>) -> bool {
         let _one = self.probing.lock().await;
         if !self.is_up() {
             return false;
@@ -44,11 +47,11 @@ impl<Db: Database> Health<Db> {
         tracing::error!(%error, "the database is down: partitions pause until it answers");
         self.up.store(false, Ordering::Release);
         self.events.send(Event::Outage);
-        tokio::spawn(std::sync::Arc::clone(self).recover());
+        tokio::spawn(Arc::clone(self).recover());
         false
     }
 
-    async fn recover(self: std::sync::Arc<Self>) {
+    async fn recover(self: Arc<Self>) {
         let since = tokio::time::Instant::now();
         let waits = backon::ExponentialBuilder::new()
             .with_min_delay(Self::FIRST_WAIT)
@@ -70,6 +73,6 @@ impl<Db: Database> Health<Db> {
     }
 
     async fn probe(&self) -> Result<(), StoreError> {
-        within(Self::PROBE_LIMIT, Db::probe(&self.store)).await
+        within(Self::PROBE_LIMIT, self.connections.probe()).await
     }
 }

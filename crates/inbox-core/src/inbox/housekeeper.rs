@@ -1,5 +1,6 @@
 //! A connection for the inbox's own transactions, opened again after an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -7,18 +8,20 @@ use tokio::sync::Mutex;
 
 use crate::store::{Database, StoreError, within};
 
+use super::connections::{Connections, Holder};
+
 /// One connection, used by one task at a time.
 pub(super) struct Housekeeper<Db: Database> {
-    store: Db::Store,
-    conn: Mutex<Option<Db::Conn>>,
+    holder: Holder<Db>,
+    turn: Mutex<()>,
 }
 
 impl<Db: Database> Housekeeper<Db> {
     /// No transaction of the inbox's own may take longer, whatever the server does.
     const LIMIT: Duration = Duration::from_secs(15);
 
-    pub(super) fn new(store: Db::Store) -> Self {
-        Self { store, conn: Mutex::new(None) }
+    pub(super) fn new(connections: &Arc<Connections<Db>>) -> Self {
+        Self { holder: connections.holder(), turn: Mutex::new(()) }
     }
 
     /// Runs a transition. After an error, or when the caller gives up waiting, the connection is
@@ -27,18 +30,18 @@ impl<Db: Database> Housekeeper<Db> {
     where
         F: for<'c> FnOnce(&'c mut Db::Conn) -> BoxFuture<'c, Result<T, StoreError>>,
     {
-        let mut slot = self.conn.lock().await;
-        let mut conn = match slot.take() {
+        let _turn = self.turn.lock().await;
+        let mut conn = match self.holder.take() {
             Some(conn) => conn,
-            None => Db::connect(&self.store).await?,
+            None => self.holder.open().await?.conn,
         };
         match within(Self::LIMIT, transition(&mut conn)).await {
             Ok(done) => {
-                *slot = Some(conn);
+                self.holder.rest(conn);
                 Ok(done)
             }
             Err(error) => {
-                Db::discard(conn).await;
+                self.holder.discard(conn).await;
                 Err(error)
             }
         }

@@ -40,8 +40,7 @@ impl<Db: Database> Lane<Db> {
         let limits = self.settings.limits(subscribed.pace.time_limit);
         let (admission, places) = admission_of(units, subscribed.id);
 
-        let used = self.conn.is_some();
-        let conn = match self.connected().await {
+        let (conn, used) = match self.connected().await {
             Ok(conn) => conn,
             Err(error) => return BatchEnd::NoConnection(error),
         };

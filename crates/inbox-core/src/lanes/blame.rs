@@ -39,6 +39,7 @@ impl<Db: Database> Lane<Db> {
         let subscription = batch[0].subscription;
         let pace = &subscriptions[subscription].pace;
         let _turn = pace.turn().await;
+        self.conn = self.holder.take();
         let mut parts = VecDeque::from([batch]);
         let (mut split, mut failed_alone) = (false, false);
         while let Some(part) = parts.pop_front() {
@@ -70,6 +71,7 @@ impl<Db: Database> Lane<Db> {
                 }
             }
         }
+        self.rest();
         if split && !failed_alone {
             tracing::info!(
                 subscription = %subscriptions[subscription].runner.name(),
@@ -124,7 +126,7 @@ impl<Db: Database> Lane<Db> {
             }
             _ => (false, None),
         };
-        if lost && !self.health.suspect().await {
+        if lost && !self.suspect().await {
             return PartEnd::Outage(part);
         }
         tracing::debug!(messages = part.len(), ?end, "a batch failed and is isolated");
@@ -148,7 +150,7 @@ impl<Db: Database> Lane<Db> {
             BatchEnd::Commit(error) => {
                 // The database is up, or this is an outage; then the message's own statements are to
                 // blame for what COMMIT found: a deferred constraint.
-                if !self.health.suspect().await {
+                if !self.suspect().await {
                     return PartEnd::Outage(vec![unit]);
                 }
                 let reason = format!("COMMIT failed: {error}");
@@ -166,7 +168,7 @@ impl<Db: Database> Lane<Db> {
             }
             BatchEnd::Handler(AttemptEnd::TimedOut { .. }) => {
                 // It may have waited for a database that is silent.
-                if !self.health.suspect().await {
+                if !self.suspect().await {
                     return PartEnd::Outage(vec![unit]);
                 }
                 let limit = self.subscriptions[unit.subscription].pace.time_limit;
@@ -177,7 +179,8 @@ impl<Db: Database> Lane<Db> {
                 )
             }
             BatchEnd::Handler(AttemptEnd::Failed { failure, suspect_database, .. }) => {
-                if suspect_database && !self.health.suspect().await {
+                let lost = self.conn.is_none();
+                if suspect_database && !self.suspect().await {
                     return PartEnd::Outage(vec![unit]);
                 }
                 match failure.class() {
@@ -187,7 +190,7 @@ impl<Db: Database> Lane<Db> {
                         PartEnd::Split(vec![vec![unit]])
                     }
                     // The connection was lost under it although the database is up.
-                    FailureClass::Infrastructure if self.conn.is_none() => {
+                    FailureClass::Infrastructure if lost => {
                         let error = StoreError::Statement {
                             class: failure.class(),
                             reason: failure.reason().to_owned(),
@@ -259,7 +262,7 @@ impl<Db: Database> Lane<Db> {
 
     /// A statement of ours failed, or the connection was lost, while this message ran alone.
     pub(super) async fn strike(&mut self, unit: Unit, error: &StoreError, class: DeadClass) -> PartEnd {
-        if !self.health.suspect().await {
+        if !self.suspect().await {
             return PartEnd::Outage(vec![unit]);
         }
         self.strike_healthy(unit, error, class)
@@ -287,11 +290,15 @@ impl<Db: Database> Lane<Db> {
     }
 
     pub(super) async fn no_connection(&mut self, part: Vec<Unit>, error: &StoreError) -> PartEnd {
-        if !self.health.suspect().await {
+        if matches!(error, StoreError::NoRoom(_)) {
+            // It has waited already, for the server or for another lane.
+            return PartEnd::Again(part);
+        }
+        if !self.suspect().await {
             return PartEnd::Outage(part);
         }
-        // The probe found a connection where the lane found none: the server may be at its limit.
-        tracing::warn!(%error, "a lane has no connection");
+        // The probe found a connection where the lane found none.
+        self.holder.complain(error);
         tokio::time::sleep(self.backoff(2)).await;
         PartEnd::Again(part)
     }

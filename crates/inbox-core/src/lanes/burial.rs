@@ -17,8 +17,7 @@ impl<Db: Database> Lane<Db> {
         let subscribed = &subscriptions[part[0].subscription];
         let letters: Vec<_> = part.iter().filter_map(|unit| unit.letter(subscribed.id)).collect();
         let limits = self.settings.limits(self.settings.time_limit);
-        let used = self.conn.is_some();
-        let conn = match self.connected().await {
+        let (conn, used) = match self.connected().await {
             Ok(conn) => conn,
             Err(error) => return self.no_connection(part, &error).await,
         };
@@ -50,7 +49,7 @@ impl<Db: Database> Lane<Db> {
                     return PartEnd::Again(part);
                 }
                 if part.len() > 1 {
-                    if error.is_lost() && !self.health.suspect().await {
+                    if error.is_lost() && !self.suspect().await {
                         return PartEnd::Outage(part);
                     }
                     let second = part.split_off(part.len() / 2);

@@ -8,7 +8,7 @@ use backon::BackoffBuilder as _;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use crate::inbox::{End, Ended, Event, Events, Health, Settings};
+use crate::inbox::{End, Ended, Event, Events, Health, Holder, Opened, Settings};
 use crate::store::{Database, StoreError};
 
 use super::Subscribed;
@@ -26,11 +26,12 @@ pub(super) enum Input {
 
 /// A worker with a connection.
 pub(super) struct Lane<Db: Database> {
-    pub(super) store: Db::Store,
+    pub(super) holder: Holder<Db>,
     pub(super) settings: Arc<Settings>,
     pub(super) subscriptions: Arc<[Subscribed<Db>]>,
     pub(super) health: Arc<Health<Db>>,
     pub(super) events: Events,
+    /// While a batch runs. Between batches the holder has it, for those who have none.
     pub(super) conn: Option<Db::Conn>,
     pub(super) queue: Queue<Unit>,
     /// Whether more units come at once.
@@ -70,7 +71,7 @@ impl<Db: Database> Lane<Db> {
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
     pub(super) fn new(
-        store: Db::Store,
+        holder: Holder<Db>,
         settings: Arc<Settings>,
         subscriptions: Arc<[Subscribed<Db>]>,
         health: Arc<Health<Db>>,
@@ -79,7 +80,7 @@ impl<Db: Database> Lane<Db> {
     ) -> Self {
         let queue = Queue::new(subscriptions.len());
         Self {
-            store,
+            holder,
             settings,
             subscriptions,
             health,
@@ -95,7 +96,7 @@ impl<Db: Database> Lane<Db> {
     /// Runs until its sender is gone.
     pub(super) async fn run(mut self, mut inbox: UnboundedReceiver<Input>) {
         // Before the first message needs it. If this fails, the first batch tries again and says so.
-        self.conn = Db::connect(&self.store).await.ok();
+        self.holder.prepare().await;
         let mut lingered = Duration::ZERO;
         loop {
             while let Ok(input) = inbox.try_recv() {
@@ -132,6 +133,7 @@ impl<Db: Database> Lane<Db> {
                 None => self.accept(Input::End),
             }
         }
+        self.conn = self.holder.take();
         self.drop_connection().await;
     }
 
@@ -175,18 +177,35 @@ impl<Db: Database> Lane<Db> {
         run
     }
 
-    /// The lane's connection, opened if there is none.
-    pub(super) async fn connected(&mut self) -> Result<&mut Db::Conn, StoreError> {
-        if self.conn.is_none() {
-            self.conn = Some(Db::connect(&self.store).await?);
+    /// The lane's connection, opened if there is none; and whether it was used before.
+    pub(super) async fn connected(&mut self) -> Result<(&mut Db::Conn, bool), StoreError> {
+        let Opened { conn, used } = match self.conn.take() {
+            Some(conn) => Opened { conn, used: true },
+            None => self.holder.open().await?,
+        };
+        Ok((self.conn.insert(conn), used))
+    }
+
+    /// Lays the connection aside until the next batch.
+    pub(super) fn rest(&mut self) {
+        if let Some(conn) = self.conn.take() {
+            self.holder.rest(conn);
         }
-        self.conn.as_mut().ok_or_else(|| StoreError::Connect("no connection".into()))
+    }
+
+    /// Whether the database is up, after something that may be its fault. The probe may need the
+    /// connection of this lane, which has no open transaction.
+    pub(super) async fn suspect(&mut self) -> bool {
+        self.rest();
+        let up = self.health.suspect().await;
+        self.conn = self.holder.take();
+        up
     }
 
     /// Discards the connection: it may have a transaction open, or be in the middle of an answer.
     pub(super) async fn drop_connection(&mut self) {
         if let Some(conn) = self.conn.take() {
-            Db::discard(conn).await;
+            self.holder.discard(conn).await;
         }
     }
 

@@ -29,7 +29,7 @@ use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::identity::SubscriptionId;
-use crate::inbox::{Event, Events, Health, Runner, Settings};
+use crate::inbox::{Connections, Event, Events, Health, Runner, Settings};
 use crate::store::Database;
 
 use lane::{Input, Lane};
@@ -55,7 +55,7 @@ pub(crate) struct Lanes<Db: Database> {
 
 impl<Db: Database> Lanes<Db> {
     pub(crate) fn start(
-        store: &Db::Store,
+        connections: &Arc<Connections<Db>>,
         settings: &Settings,
         handlers: impl Iterator<Item = (Arc<dyn Runner<Db>>, SubscriptionId)>,
         health: &Arc<Health<Db>>,
@@ -71,7 +71,7 @@ impl<Db: Database> Lanes<Db> {
             .map(|_| {
                 let (input, inbox) = unbounded_channel();
                 let lane = Lane::new(
-                    store.clone(),
+                    connections.holder(),
                     Arc::clone(&settings),
                     Arc::clone(&subscriptions),
                     Arc::clone(health),

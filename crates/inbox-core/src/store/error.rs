@@ -19,6 +19,9 @@ pub enum StoreError {
     /// No connection could be made.
     #[error("cannot connect to the database: {0}")]
     Connect(String),
+    /// The server is up, and has no room for another connection.
+    #[error("the database has no room for another connection: {0}")]
+    NoRoom(String),
     /// The schema is missing or is not the one this version works with.
     #[error("{0}")]
     Schema(String),
@@ -73,6 +76,23 @@ impl From<DieselError> for StoreError {
     fn from(error: DieselError) -> Self {
         Self::Statement { class: failure::classify(&error), reason: error.to_string() }
     }
+}
+
+/// Connects for something that is done once, at a start: what this process has just closed may still take
+/// up the server's room, or what an earlier one had.
+pub(crate) async fn once_there_is_room<T, F>(mut connect: impl FnMut() -> F) -> Result<T, StoreError>
+where
+    F: Future<Output = Result<T, StoreError>>,
+{
+    const TRIES: usize = 50;
+    const WAIT: Duration = Duration::from_millis(100);
+    for _ in 0..TRIES {
+        match connect().await {
+            Err(StoreError::NoRoom(_)) => tokio::time::sleep(WAIT).await,
+            answer => return answer,
+        }
+    }
+    connect().await
 }
 
 /// The work's result, or an error after this time: a server that is silent, or a network that

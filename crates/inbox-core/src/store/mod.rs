@@ -37,7 +37,7 @@ pub use accept_log::{AcceptLog, LogStart};
 pub use admit::{Admission, Admit, Admitted, Conflict, RowState};
 pub use bury::Buried;
 pub use error::StoreError;
-pub(crate) use error::within;
+pub(crate) use error::{once_there_is_room, within};
 pub use flush::{Flush, FlushWatermark, Flushed, LastRecord};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
@@ -173,6 +173,9 @@ pub trait Database: Sized + Send + Sync + 'static {
 
     /// Succeeds if the database answers and can write a row of the inbox.
     fn probe(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// The same through this connection, which has no open transaction.
+    fn probe_through(conn: &mut Self::Conn) -> impl Future<Output = Result<(), StoreError>> + Send;
 
     /// Fails unless the schema is the one this version works with.
     fn check_schema(store: &Self::Store) -> impl Future<Output = Result<(), StoreError>> + Send;

@@ -46,7 +46,7 @@ pub struct TakeOver {
     pub partition: Partition,
     /// The token of the new ownership; made before the statement.
     pub epoch: Epoch,
-    /// Every subscription that consumes it.
+    /// Every subscription that consumes it; each must still be the group's.
     pub subscriptions: Vec<SubscriptionId>,
     /// Where a subscription that was never here begins.
     pub first: Offset,
@@ -107,7 +107,8 @@ pub enum Departed {
     /// The database has no subscription of this number: it went back to before the subscription was recorded.
     #[error(
         "the database does not know subscription number {number} any more, which it gave out when this service started: \
-         it was restored or migrated down; start the service again"
+         a replica was promoted that lagged, a backup was restored, or it was migrated down; start the service again, \
+         with `start = …` where the inbox asks for it"
     )]
     Unknown {
         /// The number.

@@ -48,10 +48,35 @@ impl FromStr for SslMode {
     }
 }
 
+/// How long a prepared statement is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(super) enum Keeping {
+    /// As long as its connection.
+    #[default]
+    Connection,
+    /// To the end of its transaction.
+    Transaction,
+}
+
+impl FromStr for Keeping {
+    type Err = StoreError;
+
+    fn from_str(keeping: &str) -> Result<Self, StoreError> {
+        match keeping {
+            "connection" => Ok(Self::Connection),
+            "transaction" => Ok(Self::Transaction),
+            other => Err(StoreError::Address(format!(
+                "prepared_statements={other} is unknown: use connection or transaction"
+            ))),
+        }
+    }
+}
+
 /// A checked address.
 pub(super) struct Address {
     pub(super) config: Config,
     pub(super) connector: Option<Connector>,
+    pub(super) keeping: Keeping,
 }
 
 impl Address {
@@ -59,7 +84,7 @@ impl Address {
 
     pub(super) fn parse(url: &str) -> Result<Self, StoreError> {
         check_encoding(url)?;
-        let (rest, mode, root) = take_tls_settings(url)?;
+        let (rest, Ours { mode, root, keeping }) = take_ours(url)?;
         let mut config = Config::from_str(&rest).map_err(|error| {
             let cause =
                 std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
@@ -86,7 +111,7 @@ impl Address {
             SslMode::Disable => None,
             _ => Some(tls::connector(mode, root.as_deref())?),
         };
-        Ok(Self { config, connector })
+        Ok(Self { config, connector, keeping })
     }
 }
 
@@ -128,20 +153,30 @@ fn without_quotes(cause: &str) -> String {
         .join("`")
 }
 
-/// Takes `sslmode` and `sslrootcert` out of an address in either form.
-fn take_tls_settings(url: &str) -> Result<(String, SslMode, Option<PathBuf>), StoreError> {
+/// What the driver does not know.
+#[derive(Default)]
+struct Ours {
+    mode: SslMode,
+    root: Option<PathBuf>,
+    keeping: Keeping,
+}
+
+/// Takes `sslmode`, `sslrootcert` and `prepared_statements` out of an address in either form.
+fn take_ours(url: &str) -> Result<(String, Ours), StoreError> {
     let (base, settings, separator) = match url.split_once('?') {
         Some((base, query)) if is_url(url) => (base, query.split('&').collect::<Vec<_>>(), "&"),
         _ if is_url(url) => (url, Vec::new(), "&"),
         _ => ("", url.split_whitespace().collect(), " "),
     };
-    let mut mode = SslMode::default();
-    let mut root = None;
+    let mut ours = Ours::default();
     let mut kept = Vec::new();
     for setting in settings {
         match setting.split_once('=') {
-            Some(("sslmode", value)) => mode = value.parse()?,
-            Some(("sslrootcert", value)) => root = Some(PathBuf::from(percent_decoded(value, is_url(url))?)),
+            Some(("sslmode", value)) => ours.mode = value.parse()?,
+            Some(("sslrootcert", value)) => {
+                ours.root = Some(PathBuf::from(percent_decoded(value, is_url(url))?));
+            }
+            Some(("prepared_statements", value)) => ours.keeping = value.parse()?,
             _ => kept.push(setting),
         }
     }
@@ -151,7 +186,7 @@ fn take_tls_settings(url: &str) -> Result<(String, SslMode, Option<PathBuf>), St
         (false, true) => base.to_owned(),
         (false, false) => format!("{base}?{rest}"),
     };
-    Ok((rest, mode, root))
+    Ok((rest, ours))
 }
 
 fn is_url(address: &str) -> bool {
@@ -185,16 +220,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tls_settings_are_taken_out_of_both_forms() {
-        let (rest, mode, root) = take_tls_settings(
-            "postgres://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem",
-        )
-        .expect("a good address");
-        assert_eq!((rest.as_str(), mode), ("postgres://u@h/d?connect_timeout=3", SslMode::VerifyFull));
-        assert_eq!(root, Some(PathBuf::from("/tmp/ca.pem")));
+    fn what_the_driver_does_not_know_is_taken_out_of_both_forms() {
+        let (rest, ours) =
+            take_ours("postgres://u@h/d?sslmode=verify-full&connect_timeout=3&sslrootcert=%2Ftmp%2Fca.pem")
+                .expect("a good address");
+        assert_eq!((rest.as_str(), ours.mode), ("postgres://u@h/d?connect_timeout=3", SslMode::VerifyFull));
+        assert_eq!(ours.root, Some(PathBuf::from("/tmp/ca.pem")));
 
-        let (rest, mode, _) = take_tls_settings("host=h sslmode=disable user=u").expect("a good address");
-        assert_eq!((rest.as_str(), mode), ("host=h user=u", SslMode::Disable));
+        let (rest, ours) = take_ours("host=h sslmode=disable prepared_statements=transaction user=u")
+            .expect("a good address");
+        assert_eq!((rest.as_str(), ours.mode), ("host=h user=u", SslMode::Disable));
+        assert_eq!(ours.keeping, Keeping::Transaction);
     }
 
     #[test]
@@ -219,5 +255,8 @@ mod tests {
         assert_eq!(good.config.get_password(), Some(&b"a@/b"[..]));
         let error = Address::parse("postgres://h/d?sslmode=on").expect_err("no mode").to_string();
         assert!(error.contains("verify-full"), "{error}");
+        let error =
+            Address::parse("postgres://h/d?prepared_statements=off").expect_err("no word").to_string();
+        assert!(error.contains("connection or transaction"), "{error}");
     }
 }

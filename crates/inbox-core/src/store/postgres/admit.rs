@@ -61,12 +61,13 @@ pub(super) async fn admit(
 /// Without arrays, which cost a third of a small transaction.
 async fn admit_one(
     conn: &mut PgConn,
-    [statement, lock, idle]: &[String; 3],
+    limits: &[String; 3],
     admission: &Admission,
     fence: Fence,
     message: &Admit,
 ) -> QueryResult<Vec<Answer>> {
-    let begin = conn.begin_sql();
+    let begin = conn.begin_sql(limits);
+    let [statement, lock, idle] = limits;
     // Ordinals count from 1, and a lost partition is told by its number, as in the form for many.
     let sql = if admission.patient {
         "SELECT CASE a.answer WHEN -1 THEN $5 ELSE 1 END AS ordinal, a.answer \
@@ -99,10 +100,11 @@ const RACED: &str =
 async fn admit_many(
     conn: &mut PgConn,
     sql: &'static str,
-    [statement, lock, idle]: &[String; 3],
+    limits: &[String; 3],
     admission: &Admission,
 ) -> QueryResult<Vec<Answer>> {
-    let begin = conn.begin_sql();
+    let begin = conn.begin_sql(limits);
+    let [statement, lock, idle] = limits;
     let messages = &admission.messages;
     let partitions: Vec<i32> = admission.fences.iter().map(|fence| fence.partition.0).collect();
     let epochs: Vec<Uuid> = admission.fences.iter().map(|fence| fence.epoch.as_uuid()).collect();

@@ -9,6 +9,7 @@ use crate::store::{Migration, MigrationStatus, StoreError, TransactionLimits};
 
 use super::PgConn;
 use super::address::Address;
+use super::commit::rollback;
 
 const MIGRATIONS: &[Migration] = &[Migration {
     number: 1,
@@ -37,7 +38,7 @@ struct Exists {
 }
 
 pub(super) async fn up(address: &Address) -> Result<i32, StoreError> {
-    let mut conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
     loop {
         begin(&mut conn).await?;
         let applied = applied(&conn).await?;
@@ -61,7 +62,7 @@ pub(super) async fn up(address: &Address) -> Result<i32, StoreError> {
 }
 
 pub(super) async fn down(address: &Address, to: i32) -> Result<i32, StoreError> {
-    let mut conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
     loop {
         begin(&mut conn).await?;
         let applied = applied(&conn).await?;
@@ -82,11 +83,14 @@ pub(super) async fn down(address: &Address, to: i32) -> Result<i32, StoreError> 
 }
 
 pub(super) async fn status(address: &Address) -> Result<MigrationStatus, StoreError> {
-    let conn = PgConn::open(address).await?;
+    let mut conn = PgConn::open_once(address).await?;
+    // In a transaction, or a pooler could answer each statement from another server connection.
+    conn.begin(&TransactionLimits::OWN).await?;
     let exists: Exists = sql_query("SELECT to_regclass('inbox.migrations') IS NOT NULL AS there")
         .get_result(&mut &conn.conn)
         .await?;
     let applied = if exists.there { applied(&conn).await? } else { 0 };
+    rollback(&mut conn).await?;
     Ok(MigrationStatus { applied, known: last() })
 }
 

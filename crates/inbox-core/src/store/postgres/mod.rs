@@ -11,6 +11,7 @@ mod flush;
 mod migrate;
 mod move_subscription;
 mod pipelined;
+mod pooler;
 mod probe;
 mod register;
 mod remove;
@@ -56,13 +57,18 @@ impl PostgresStore {
     /// `verify-ca` and `verify-full`, with libpq's meanings; `sslrootcert` names a PEM file of
     /// certificate authorities (default: those of the system). `connect_timeout` defaults to 5 s.
     ///
+    /// `prepared_statements` is `connection` (the default: prepared once per connection) or
+    /// `transaction`: prepared anew in each transaction, for a pooler in transaction mode that does not
+    /// keep them apart, such as pgbouncer before 1.21. That costs a round trip per statement. Each
+    /// transaction then begins with `DEALLOCATE ALL`, and enumerations and other types of the database's
+    /// own cannot be read. A pooler that needs it is noticed when the inbox starts, and refused.
+    ///
     /// # Errors
     /// [`StoreError::Address`] for an address that cannot work, [`StoreError::Connect`] if nobody
     /// answers there, within the connect time-out.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         let store = Self { address: Arc::new(Address::parse(url)?) };
-        let conn = PgConn::open(&store.address).await?;
-        conn.discard().await;
+        PgConn::open_once(&store.address).await?;
         Ok(store)
     }
 
@@ -248,7 +254,12 @@ impl Database for Postgres {
         probe::probe(&store.address).await
     }
 
+    async fn probe_through(conn: &mut PgConn) -> Result<(), StoreError> {
+        probe::probe_through(conn).await
+    }
+
     async fn check_schema(store: &PostgresStore) -> Result<(), StoreError> {
+        pooler::check(&store.address).await?;
         match migrate::status(&store.address).await?.problem() {
             None => Ok(()),
             Some(problem) => Err(StoreError::Schema(problem)),

@@ -1,4 +1,4 @@
-//! Probe: a fresh connection, and a row of ours written durably.
+//! Probe: a fresh connection, a row of ours written durably, and room for more.
 
 use diesel::sql_query;
 use diesel_async::RunQueryDsl;
@@ -11,15 +11,15 @@ use super::commit::commit;
 
 pub(super) async fn probe(address: &Address) -> Result<(), StoreError> {
     let mut conn = PgConn::open(address).await?;
-    let result = write(&mut conn).await;
+    let result = probe_through(&mut conn).await;
     if result.is_err() {
         conn.discard().await;
     }
     result
 }
 
-async fn write(conn: &mut PgConn) -> Result<(), StoreError> {
+pub(super) async fn probe_through(conn: &mut PgConn) -> Result<(), StoreError> {
     conn.begin(&TransactionLimits::OWN).await?;
-    sql_query("UPDATE inbox.probe SET probed_at = now()").execute(&mut &conn.conn).await?;
+    sql_query("SELECT inbox.probe_now()").execute(&mut &conn.conn).await?;
     commit(conn).await
 }

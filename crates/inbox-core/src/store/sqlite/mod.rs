@@ -236,6 +236,10 @@ impl Database for Sqlite {
         probe::probe(&store.file).await
     }
 
+    async fn probe_through(conn: &mut SqliteConn) -> Result<(), StoreError> {
+        probe::probe_through(conn).await
+    }
+
     async fn check_schema(store: &SqliteStore) -> Result<(), StoreError> {
         match migrate::status(&store.file).await?.problem() {
             None => Ok(()),

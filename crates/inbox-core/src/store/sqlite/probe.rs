@@ -22,13 +22,13 @@ struct Rows {
 
 pub(super) async fn probe(file: &Arc<DatabaseFile>) -> Result<(), StoreError> {
     let mut conn = SqliteConn::open(file).await?;
-    let result = if conn.wait_for_turn(PATIENCE).await.is_some() {
-        write(&mut conn).await
-    } else {
-        read(&mut conn).await
-    };
+    let result = probe_through(&mut conn).await;
     conn.discard().await;
     result
+}
+
+pub(super) async fn probe_through(conn: &mut SqliteConn) -> Result<(), StoreError> {
+    if conn.wait_for_turn(PATIENCE).await.is_some() { write(conn).await } else { read(conn).await }
 }
 
 async fn write(conn: &mut SqliteConn) -> Result<(), StoreError> {
