@@ -1,6 +1,7 @@
 //! A row that will not be tried again without a person or a replay.
 
 use std::fmt;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,6 +16,8 @@ use crate::store::Fence;
 pub enum DeadClass {
     /// Its handler said that trying again cannot help.
     Permanent,
+    /// It failed as often, or for as long, as its subscription tries.
+    Exhausted,
     /// Its value could not be decoded.
     Undecodable,
     /// It has no usable message id.
@@ -33,8 +36,9 @@ pub enum DeadClass {
 
 impl DeadClass {
     /// Every class.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Permanent,
+        Self::Exhausted,
         Self::Undecodable,
         Self::NoId,
         Self::NoKey,
@@ -49,6 +53,7 @@ impl DeadClass {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Permanent => "permanent",
+            Self::Exhausted => "exhausted",
             Self::Undecodable => "undecodable",
             Self::NoId => "no_id",
             Self::NoKey => "no_key",
@@ -85,6 +90,10 @@ pub struct DeadLetter {
     pub attempts: u32,
     /// The original record.
     pub record: Record,
+    /// How long ago its first attempt began, if there was one.
+    pub since_first: Option<Duration>,
+    /// Whether later messages of its key wait until a person acts.
+    pub blocks: bool,
     /// False where not even the bytes could be stored: the row then only names the place in Kafka.
     pub with_bytes: bool,
 }

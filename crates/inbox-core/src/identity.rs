@@ -289,6 +289,56 @@ impl fmt::Debug for Epoch {
     }
 }
 
+/// What tells business keys apart in the store, within a subscription and partition: 128 bits, as keys have
+/// any length. A message without a key is one of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyId(Uuid);
+
+impl KeyId {
+    /// That of a message with this key and id.
+    #[must_use]
+    pub fn of(key: Option<&BusinessKey>, id: StoredId) -> Self {
+        Self(key.map_or(id, |key| StoredId::of(key.as_bytes())).0)
+    }
+
+    /// As the `uuid` value that the store writes.
+    #[must_use]
+    pub fn as_uuid(&self) -> Uuid {
+        self.0
+    }
+
+    /// From the `uuid` value that the store read.
+    #[must_use]
+    pub fn from_uuid(id: Uuid) -> Self {
+        Self(id)
+    }
+}
+
+/// The random token of a start: whoever has it ends what was started. Made before the statement, so that a
+/// start whose answer was lost is known by it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StartToken(Uuid);
+
+impl StartToken {
+    /// A new random token.
+    #[must_use]
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+
+    /// As the `uuid` value that the store writes.
+    #[must_use]
+    pub fn as_uuid(&self) -> Uuid {
+        self.0
+    }
+}
+
+impl fmt::Debug for StartToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "StartToken({})", self.0)
+    }
+}
+
 /// The store's number for a subscription: what rows carry instead of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubscriptionId(pub i32);

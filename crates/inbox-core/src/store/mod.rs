@@ -6,7 +6,12 @@
 //! | `take_over` | a partition gets a new epoch; its watermarks are read |
 //! | `admit` | (none) → done: processed, inside the effect's transaction |
 //! | `commit` | the proof before COMMIT, and COMMIT |
+//! | `park` | (none) → open |
+//! | `start` | the head of a key gets a token before it runs |
+//! | `finish` | open → done: processed, inside the effect's transaction |
+//! | `postpone` | open: an attempt failed, and the next one is due later |
 //! | `bury` | (none) → dead |
+//! | `bury_open` | open → dead |
 //! | `flush` | the watermark and its number |
 //! | `accept_log` | another log is consumed: a new incarnation |
 //! | `probe` | is the database up |
@@ -22,6 +27,7 @@ mod flush;
 mod limits;
 mod migrate;
 mod move_subscription;
+mod park;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 mod prepared;
@@ -29,6 +35,7 @@ mod register;
 mod remove;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+mod start;
 mod take_over;
 
 use std::future::Future;
@@ -42,9 +49,11 @@ pub use flush::{Flush, FlushWatermark, Flushed, LastRecord};
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
 pub use move_subscription::{MoveError, Moved};
+pub use park::{Failed, Park, Parked};
 pub(crate) use prepared::Prepared;
 pub use register::{First, RegisterError, Registration};
 pub use remove::{OnUnfinished, RemoveError, Removed};
+pub use start::{Head, OpenKey, OpenRow, Start, Started, Transition};
 pub(crate) use take_over::Standing;
 pub use take_over::{Departed, Log, OtherLog, TakeOver, TakenOver};
 
@@ -76,7 +85,7 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// elsewhere, its methods change with the inbox.
 ///
 /// Every method that takes a connection leaves it without an open transaction, except `admit` when
-/// it answers `Ok(Admitted::Open(_))`. After an `Err` or a dropped future the connection must be
+/// it answers `Ok(Admitted::Open(_))`, and `finish` when it answers `Ok(Transition::Done)`. After an `Err` or a dropped future the connection must be
 /// [discarded](Self::discard).
 pub trait Database: Sized + Send + Sync + 'static {
     /// What knows how to connect.
@@ -142,6 +151,44 @@ pub trait Database: Sized + Send + Sync + 'static {
         limits: &'a TransactionLimits,
         letters: &'a [DeadLetter],
     ) -> impl Future<Output = Result<Buried, StoreError>> + Send + 'a;
+
+    /// (none) → open, in a transaction of its own.
+    fn park<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        messages: &'a [Park],
+    ) -> impl Future<Output = Result<Parked, StoreError>> + Send + 'a;
+
+    /// Gives the head of a key a token, if it is due, and reads it; in a transaction of its own.
+    fn start<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        start: &'a Start,
+    ) -> impl Future<Output = Result<Head, StoreError>> + Send + 'a;
+
+    /// Begins a transaction, checks the fence, and makes the started row a receipt. Leaves the transaction
+    /// open if it answers `Ok(Transition::Done)`.
+    fn finish<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+    ) -> impl Future<Output = Result<Transition, StoreError>> + Send + 'a;
+
+    /// The attempt of a started row failed: it waits for the next one. In a transaction of its own.
+    fn postpone<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+        failed: &'a Failed,
+    ) -> impl Future<Output = Result<Transition, StoreError>> + Send + 'a;
+
+    /// Open → dead, of a started row, in a transaction of its own.
+    fn bury_open<'a>(
+        conn: &'a mut Self::Conn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+        letter: &'a DeadLetter,
+    ) -> impl Future<Output = Result<Transition, StoreError>> + Send + 'a;
 
     /// Records subscriptions with their group and rules, or finds them recorded so.
     fn register<'a>(

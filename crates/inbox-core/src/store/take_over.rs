@@ -2,7 +2,7 @@
 
 use crate::identity::{Epoch, Offset, Partition, PartitionId, SubscriptionId, Topic};
 
-use super::{LastRecord, StoreError};
+use super::{LastRecord, OpenKey, StoreError};
 
 /// Which log a partition is, as far as the broker tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,9 @@ pub struct TakenOver {
     pub number_before: i64,
     /// The watermark of each subscription, in the order in which they were asked for.
     pub watermarks: Vec<Offset>,
+    /// Keys of these subscriptions with open rows, or with a letter that blocks them. Whatever had started one
+    /// has ended: none of them is started.
+    pub open: Vec<OpenKey>,
     /// The log as it is recorded.
     pub log: Log,
     /// The last finished record.
