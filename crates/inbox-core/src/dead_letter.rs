@@ -71,6 +71,17 @@ impl fmt::Display for DeadClass {
     }
 }
 
+/// Whether a dead letter frees its key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum OnDead {
+    /// Later messages of its key go on (the default). One that is replayed runs after what has run since.
+    #[default]
+    Release,
+    /// Later messages of its key wait, across restarts and rebalances, until a person acts. Of a message
+    /// without a key nothing waits.
+    Block,
+}
+
 /// A message to bury: what the store keeps of it.
 #[derive(Clone, Debug)]
 pub struct DeadLetter {

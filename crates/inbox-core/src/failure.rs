@@ -3,6 +3,7 @@
 use std::any::Any;
 use std::error::Error as StdError;
 use std::fmt;
+use std::time::Duration;
 
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 
@@ -22,6 +23,8 @@ pub type Outcome = Result<(), Failure>;
 pub struct Failure {
     class: FailureClass,
     reason: String,
+    /// When to try again, if the handler knows.
+    wait: Option<Duration>,
 }
 
 /// What follows from a failure.
@@ -30,8 +33,12 @@ pub struct Failure {
 pub enum FailureClass {
     /// Trying again cannot help: the message becomes a dead letter at once.
     Permanent,
-    /// It may work later: the message is tried again with backoff. Its key waits, others go on.
+    /// It may work later: the message is tried again with backoff, see
+    /// [`RetryPolicy`](crate::RetryPolicy). Its key waits, others go on.
     Transient,
+    /// A constraint of the database was broken. Like transient, with fewer attempts: the row that a foreign
+    /// key wants may still come, but a rule that stays broken must not hold its key up for a day.
+    Constraint,
     /// The database chose this transaction as the victim of a conflict: tried again at once first,
     /// then like a transient failure.
     Conflict,
@@ -52,6 +59,7 @@ impl FailureClass {
         match self {
             Self::Permanent => "permanent",
             Self::Transient => "transient",
+            Self::Constraint => "constraint",
             Self::Conflict => "conflict",
             Self::Infrastructure => "infrastructure",
             Self::Unclear => "unclear",
@@ -70,19 +78,32 @@ impl Failure {
         Self::of(FailureClass::Transient, reason)
     }
 
+    /// The message may be handled after this time, which whoever refused it named (as in HTTP's
+    /// `Retry-After`): it is not tried before. The attempt counts; the message is still buried when its
+    /// [limits](crate::RetryPolicy) are used up.
+    pub fn transient_after(wait: Duration, reason: impl fmt::Display) -> Self {
+        Self { wait: Some(wait), ..Self::of(FailureClass::Transient, reason) }
+    }
+
     /// Something all messages depend on is down: see [`FailureClass::Infrastructure`].
     pub fn infrastructure(reason: impl fmt::Display) -> Self {
         Self::of(FailureClass::Infrastructure, reason)
     }
 
     pub(crate) fn of(class: FailureClass, reason: impl fmt::Display) -> Self {
-        Self { class, reason: reason.to_string() }
+        Self { class, reason: reason.to_string(), wait: None }
     }
 
     /// What follows from this failure.
     #[must_use]
     pub fn class(&self) -> FailureClass {
         self.class
+    }
+
+    /// When to try again at the earliest, if the handler said.
+    #[must_use]
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait
     }
 
     /// Why, for a person: the error and its chain of sources.
@@ -119,7 +140,7 @@ impl<E: StdError + Send + Sync + 'static> From<E> for Failure {
             }
             source = cause.source();
         }
-        Self { class: class.unwrap_or(FailureClass::Transient), reason }
+        Self { class: class.unwrap_or(FailureClass::Transient), reason, wait: None }
     }
 }
 
@@ -131,13 +152,12 @@ pub(crate) fn classify(error: &DieselError) -> FailureClass {
             DatabaseErrorKind::ReadOnlyTransaction
             | DatabaseErrorKind::ClosedConnection
             | DatabaseErrorKind::UnableToSendCommand => FailureClass::Infrastructure,
-            // The message's own: the row a foreign key wants may still come.
             DatabaseErrorKind::UniqueViolation
             | DatabaseErrorKind::ForeignKeyViolation
             | DatabaseErrorKind::NotNullViolation
             | DatabaseErrorKind::CheckViolation
             | DatabaseErrorKind::RestrictViolation
-            | DatabaseErrorKind::ExclusionViolation => FailureClass::Transient,
+            | DatabaseErrorKind::ExclusionViolation => FailureClass::Constraint,
             _ => FailureClass::Unclear,
         },
         DieselError::BrokenTransactionManager => FailureClass::Infrastructure,
@@ -160,7 +180,7 @@ mod tests {
     #[test]
     fn a_diesel_error_is_classified_by_its_kind() {
         let class = |kind| Failure::from(database(kind)).class();
-        assert_eq!(class(DatabaseErrorKind::UniqueViolation), FailureClass::Transient);
+        assert_eq!(class(DatabaseErrorKind::UniqueViolation), FailureClass::Constraint);
         assert_eq!(class(DatabaseErrorKind::SerializationFailure), FailureClass::Conflict);
         assert_eq!(class(DatabaseErrorKind::UnableToSendCommand), FailureClass::Infrastructure);
         assert_eq!(class(DatabaseErrorKind::ReadOnlyTransaction), FailureClass::Infrastructure);

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `identity`, `record`, `message`, `cloud_event` | what a message is |
 //! | `subscription`, `handler` | what users write |
-//! | `failure`, `dead_letter` | what can go wrong with a message |
+//! | `failure`, `retry`, `dead_letter` | what can go wrong with a message, and what follows |
 //! | `tx` | the transaction a handler works in |
 //! | `store` | one durable transition per file, for Postgres and `SQLite` |
 //! | `process` | one attempt |
@@ -32,18 +32,19 @@ mod lanes;
 mod message;
 pub mod process;
 mod record;
+mod retry;
 mod short;
 pub mod store;
 mod subscription;
 mod tx;
 
 pub use cloud_event::{CloudEvent, NotAnEvent};
-pub use dead_letter::{DeadClass, DeadLetter};
+pub use dead_letter::{DeadClass, DeadLetter, OnDead};
 pub use failure::{Failure, FailureClass, Outcome};
 pub use field_value::FieldValue;
 pub use handler::{BatchHandler, Handler};
 pub use identity::{
-    BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId,
+    BusinessKey, Epoch, KeyId, MessageId, Offset, Partition, PartitionId, Place, StartToken, StoredId, SubscriptionId,
     SubscriptionName, Topic,
 };
 pub use inbox::{Inbox, OnRestore, Settings, StartError};
@@ -51,6 +52,7 @@ pub use inbox::{Inbox, OnRestore, Settings, StartError};
 pub use inbox_macros::Subscription;
 pub use message::{Message, TraceContext};
 pub use record::{Headers, Record, Timestamp};
+pub use retry::RetryPolicy;
 #[cfg(feature = "postgres")]
 pub use store::postgres::{Postgres, PostgresStore};
 #[cfg(feature = "sqlite")]

@@ -42,8 +42,8 @@ impl<T> Message<T> {
         self.key.as_ref()
     }
 
-    /// 1 for the first attempt, one more for each failure that was counted since this process
-    /// first saw the message. Reruns for other reasons (a batch was isolated, a connection was
+    /// 1 for the first attempt, one more for each failure that was counted, in memory since this process
+    /// first saw the message, and for good once it was parked. Reruns for other reasons (a batch was isolated, a connection was
     /// lost) raise no attempt.
     pub fn attempt(&self) -> u32 {
         self.attempt

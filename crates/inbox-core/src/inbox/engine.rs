@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::dead_letter::OnDead;
 use crate::identity::{Epoch, Offset, Partition, Topic};
 use crate::lanes::{Lanes, Unit};
 use crate::record::Record;
@@ -26,8 +27,8 @@ use super::start::StartError;
 
 /// A started inbox. A transport (such as inbox-kafka) drives it; users do not need it.
 ///
-/// The contract: a partition is [taken over](Self::take_over) before its records are
-/// [delivered](Self::deliver), from its owner's [start](Owner::start) on, in offset order; every unit
+/// The contract: a partition is [taken over](Self::take_over), and its ownership [begun](Self::begin),
+/// before its records are [delivered](Self::deliver), from its owner's [start](Owner::start) on, in offset order; every unit
 /// ends with exactly one [`Ended`](super::Ended); watermarks are computed by the transport from ends,
 /// and [written](Self::flush) before the broker learns of them.
 pub struct Engine<Db: Database> {
@@ -162,6 +163,12 @@ impl<Db: Database> Engine<Db> {
         Ok(Owner::new((topic.clone(), partition), fence, taken, watermarks))
     }
 
+    /// A partition's ownership begins: its parked messages run from now on. Called once, before the first record
+    /// is delivered.
+    pub fn begin(&self, owner: &Arc<Owner>) {
+        self.lanes.open(owner);
+    }
+
     /// Makes a unit for each subscription that wants the record, and hands it to a lane. Appends the
     /// index of each such subscription to `made`.
     ///
@@ -180,10 +187,14 @@ impl<Db: Database> Engine<Db> {
             owner.watermarks().iter().filter(|(_, watermark)| offset >= *watermark).map(|(index, _)| *index);
         let Some(last) = wanting.next_back() else { return };
         let mut hand = |index: usize, record: Record| {
-            let unit = match self.lanes.subscriptions()[index].runner.read(record, &context) {
+            let runner = &self.lanes.subscriptions()[index].runner;
+            let unit = match runner.read(record, &context) {
                 Unread::Ignored => return,
                 Unread::Message(message) => Unit::to_handle(index, owner, fingerprint, message),
-                Unread::Rejected(rejection) => Unit::to_bury(index, owner, fingerprint, *rejection),
+                Unread::Rejected(rejection) => {
+                    let blocks = runner.on_dead() == OnDead::Block;
+                    Unit::to_bury(index, owner, fingerprint, *rejection, blocks)
+                }
             };
             made.push(index);
             self.lanes.send(unit);

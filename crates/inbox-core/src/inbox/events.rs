@@ -17,6 +17,9 @@ pub enum Event {
     Ended(Vec<Ended>),
     /// Another epoch owns this partition: the ownership is over.
     Lost(Arc<Owner>),
+    /// What this ownership had to run of its parked messages was dropped for an outage that may be over: it is
+    /// to begin anew.
+    Dropped(Arc<Owner>),
     /// The database is down: every ownership is over, what it had in flight is dropped.
     Outage,
     /// The database is up again: ownerships may begin anew.
@@ -77,6 +80,8 @@ pub enum End {
     Duplicate,
     /// It is a dead letter.
     Dead(DeadClass),
+    /// It is an open row: it failed, or waits behind one that did.
+    Parked,
     /// It was not run, because its ownership was over. **Not finished.**
     Dropped,
 }

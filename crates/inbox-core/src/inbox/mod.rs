@@ -19,5 +19,6 @@ pub use events::{End, Ended, Event, Events};
 pub(crate) use health::Health;
 pub use owner::Owner;
 pub(crate) use runner::{AnyMessage, Runner};
+pub(crate) use seldom::Seldom;
 pub use settings::{OnRestore, Settings};
 pub use start::StartError;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::identity::{Offset, Partition, Topic};
-use crate::store::{Fence, LastRecord, TakenOver};
+use crate::store::{Fence, LastRecord, OpenKey, TakenOver};
 
 /// One ownership of a partition: units and their ends carry it, so that what belongs to an earlier
 /// one is told apart (P4).
@@ -46,6 +46,11 @@ impl Owner {
     /// What the first flush must expect.
     pub fn flush_number(&self) -> i64 {
         self.taken.flush_number
+    }
+
+    /// Keys with open rows at the take-over.
+    pub(crate) fn open(&self) -> &[OpenKey] {
+        &self.taken.open
     }
 
     /// The last record that was finished before: in the same log it is still at its offset, or gone.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use crate::dead_letter::OnDead;
 use crate::handler::{BatchHandler, Handler};
 use crate::identity::{BusinessKey, MessageId, SubscriptionName};
 use crate::message::Message;
 use crate::process::{Attempt, AttemptEnd};
 use crate::record::Record;
+use crate::retry::RetryPolicy;
 use crate::store::{Database, First, Registration};
 use crate::subscription::{
     Definition, DefinitionError, Read, ReadContext, Rejection, Start, Subscription, Topics,
@@ -79,11 +81,20 @@ pub(crate) trait Runner<Db: Database>: Send + Sync {
     fn registration(&self, first: First) -> Registration;
     fn max_batch(&self) -> Option<usize>;
     fn time_limit(&self) -> Option<Duration>;
+    fn retry(&self) -> Option<&RetryPolicy>;
+    fn on_dead(&self) -> OnDead;
     /// Whether its handler's calls may share the connection at the same time.
     fn pipelines(&self) -> bool;
     /// Whether a batch waits for the database about as often as one message does.
     fn works_in_one_go(&self) -> bool;
     fn read(&self, record: Record, context: &ReadContext<'_>) -> Unread;
+    /// The message of a record that was kept with its id and key.
+    fn reread(
+        &self,
+        record: Record,
+        id: MessageId,
+        key: Option<BusinessKey>,
+    ) -> Result<AnyMessage, Box<Rejection>>;
     fn set_attempt(&self, message: &mut AnyMessage, attempt: u32);
     fn run<'a>(
         &'a self,
@@ -158,6 +169,14 @@ macro_rules! runner {
                 self.definition.time_limit
             }
 
+            fn retry(&self) -> Option<&RetryPolicy> {
+                self.definition.retry.as_ref()
+            }
+
+            fn on_dead(&self) -> OnDead {
+                self.definition.on_dead
+            }
+
             fn pipelines(&self) -> bool {
                 $pipelines
             }
@@ -168,6 +187,15 @@ macro_rules! runner {
 
             fn read(&self, record: Record, context: &ReadContext<'_>) -> Unread {
                 self.read_record(record, context)
+            }
+
+            fn reread(
+                &self,
+                record: Record,
+                id: MessageId,
+                key: Option<BusinessKey>,
+            ) -> Result<AnyMessage, Box<Rejection>> {
+                Ok(AnyMessage(self.definition.reread(record, id, key)?))
             }
 
             fn set_attempt(&self, message: &mut AnyMessage, attempt: u32) {

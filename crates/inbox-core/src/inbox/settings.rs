@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::retry::RetryPolicy;
 use crate::store::TransactionLimits;
 
 /// Limits of an inbox (P5). Change the ones you need:
@@ -53,10 +54,13 @@ pub struct Settings {
     /// How long a revoke or shutdown waits for transactions that run. Default 20 s. What has not
     /// ended then is not lost: the next owner runs it, or finds its receipt.
     pub drain_limit: Duration,
-    /// The first wait after a transient failure. Default 100 ms; it doubles each time, with jitter.
-    pub retry_base: Duration,
-    /// Where the doubling of that wait ends. Default 30 s; jitter adds up to as much again.
-    pub retry_cap: Duration,
+    /// How failing messages are tried again, where their subscription says nothing else.
+    pub retry: RetryPolicy,
+    /// Business keys of one subscription that have parked messages, in one process, at most. Default 1000.
+    /// Reached, the subscription stops taking messages, and with it its partitions stop when their budget
+    /// is used up: whatever its handler depends on seems to be down. Parked messages that are due go on, one
+    /// at a time, and below half of the limit everything does.
+    pub max_open_keys: usize,
     /// What is done when the database turns out to be older than what was committed to Kafka: it was
     /// restored from a backup, or a replica was promoted that lagged. Default: consume again.
     pub on_restore: OnRestore,
@@ -91,8 +95,8 @@ impl Default for Settings {
             max_clock_skew: Duration::from_hours(24),
             flush_interval: Duration::from_secs(1),
             drain_limit: Duration::from_secs(20),
-            retry_base: Duration::from_millis(100),
-            retry_cap: Duration::from_secs(30),
+            retry: RetryPolicy::default(),
+            max_open_keys: 1000,
             on_restore: OnRestore::ConsumeAgain,
             probe_cap: Duration::from_secs(5),
         }
@@ -111,6 +115,7 @@ impl Settings {
             ("max_in_flight", self.max_in_flight),
             ("max_in_flight_bytes", self.max_in_flight_bytes),
             ("max_record_bytes", self.max_record_bytes),
+            ("max_open_keys", self.max_open_keys),
         ];
         let durations = [
             ("batch_time", self.batch_time),
@@ -118,8 +123,6 @@ impl Settings {
             ("lock_timeout", self.lock_timeout),
             ("flush_interval", self.flush_interval),
             ("drain_limit", self.drain_limit),
-            ("retry_base", self.retry_base),
-            ("retry_cap", self.retry_cap),
             ("probe_cap", self.probe_cap),
         ];
         let zero_count = counts.iter().find(|(_, value)| *value == 0).map(|(name, _)| *name);
@@ -128,6 +131,9 @@ impl Settings {
             return Some(format!(
                 "{name} is zero: nothing could be done; leave it at its default or raise it"
             ));
+        }
+        if let Some(problem) = self.retry.problem() {
+            return Some(format!("retry: {problem}"));
         }
         let linger = ("linger", self.linger);
         let too_long =

@@ -3,7 +3,7 @@
 use crate::identity::{BusinessKey, PartitionId, SubscriptionId};
 use crate::inbox::{AnyMessage, End};
 use crate::process::{Attempt, AttemptEnd, Chain};
-use crate::store::{Admission, Admitted, Database, Fence, StoreError, within};
+use crate::store::{Admission, Admitted, Database, Fence, StoreError, Transition, within};
 
 use super::lane::Lane;
 use super::unit::{Unit, Work};
@@ -44,7 +44,17 @@ impl<Db: Database> Lane<Db> {
             Ok(conn) => conn,
             Err(error) => return BatchEnd::NoConnection(error),
         };
-        let conflicts = match within(limits.answer(), Db::admit(conn, &limits, &admission)).await {
+        let admitted = match &first.row {
+            None => within(limits.answer(), Db::admit(conn, &limits, &admission)).await,
+            Some(row) => match within(limits.answer(), Db::finish(conn, &limits, row)).await {
+                Ok(Transition::Done) => Ok(Admitted::Open(Vec::new())),
+                Ok(Transition::Fenced) => Ok(Admitted::Fenced(vec![row.fence.partition])),
+                // Ended by a person, or by a statement of ours whose answer was lost.
+                Ok(Transition::Gone) => return BatchEnd::Finished(vec![End::Duplicate]),
+                Err(error) => Err(error),
+            },
+        };
+        let conflicts = match admitted {
             Ok(Admitted::Open(conflicts)) => conflicts,
             Ok(Admitted::Fenced(partitions)) => return BatchEnd::Fenced(partitions),
             Ok(Admitted::Waiting) => return BatchEnd::Waiting,
@@ -104,7 +114,7 @@ impl<Db: Database> Lane<Db> {
 fn message(unit: &Unit) -> Option<&AnyMessage> {
     match &unit.work {
         Work::Handle(message) => Some(message),
-        Work::Bury(_) => None,
+        Work::Park(_) | Work::Bury(_) => None,
     }
 }
 

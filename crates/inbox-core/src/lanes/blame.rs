@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::dead_letter::DeadClass;
-use crate::failure::FailureClass;
+use crate::dead_letter::{DeadClass, OnDead};
+use crate::failure::{Failure, FailureClass};
 use crate::identity::PartitionId;
 use crate::inbox::{End, Event};
 use crate::process::AttemptEnd;
-use crate::store::{Database, StoreError};
+use crate::retry::{Next, Tried};
+use crate::store::{Database, Failed, StoreError};
 
 use super::batch::BatchEnd;
 use super::lane::Lane;
-use super::queue::Waiting;
 use super::unit::{Unit, Work};
 
 /// What a part of a batch came to, beside what was reported already.
@@ -26,6 +26,8 @@ pub(super) enum PartEnd {
     FailedAlone,
     /// Run these again, as they are.
     Again(Vec<Unit>),
+    /// It failed alone, and this is to be done with it next.
+    Then(Unit),
     /// It failed together with others: run these parts, in this order.
     Split(Vec<Vec<Unit>>),
     /// The database is down.
@@ -43,19 +45,26 @@ impl<Db: Database> Lane<Db> {
         let mut parts = VecDeque::from([batch]);
         let (mut split, mut failed_alone) = (false, false);
         while let Some(part) = parts.pop_front() {
-            let part = self.runnable(part);
-            if part.is_empty() {
-                continue;
+            let mut part = self.runnable(part);
+            let waiting = self.take_waiting(&mut part);
+            if !waiting.is_empty() {
+                parts.push_front(part);
+                part = waiting;
             }
-            let end = if Waiting::is_burial(&part[0]) {
-                self.bury_part(part).await
-            } else {
-                self.handle_part(part).await
+            let Some(first) = part.first() else { continue };
+            let end = match first.work {
+                Work::Handle(_) => self.handle_part(part).await,
+                Work::Park(_) => self.park_part(part).await,
+                Work::Bury(_) => self.bury_part(part).await,
             };
             match end {
                 PartEnd::Over => {}
                 PartEnd::FailedAlone => failed_alone = true,
                 PartEnd::Again(units) => parts.push_front(units),
+                PartEnd::Then(unit) => {
+                    failed_alone = true;
+                    parts.push_front(vec![unit]);
+                }
                 PartEnd::Split(smaller) => {
                     split = true;
                     smaller.into_iter().rev().for_each(|part| parts.push_front(part));
@@ -66,6 +75,9 @@ impl<Db: Database> Lane<Db> {
                     let rest: Vec<Unit> = units.into_iter().chain(parts.drain(..).flatten()).collect();
                     for unit in &rest {
                         unit.owner.stop();
+                        if unit.row.is_some() {
+                            self.events.send(Event::Dropped(Arc::clone(&unit.owner)));
+                        }
                     }
                     self.report(rest.into_iter().map(|unit| (unit, End::Dropped)));
                 }
@@ -109,7 +121,8 @@ impl<Db: Database> Lane<Db> {
             BatchEnd::Stale => PartEnd::Again(part),
             end if part.len() > 1 => self.isolate(part, &end).await,
             end => {
-                let Some(unit) = part.into_iter().next() else { return PartEnd::Over };
+                let Some(mut unit) = part.into_iter().next() else { return PartEnd::Over };
+                unit.began = started;
                 self.judge_alone(unit, end).await
             }
         }
@@ -160,11 +173,11 @@ impl<Db: Database> Lane<Db> {
                     {
                         self.rerun(unit, class, &reason)
                     }
-                    class => self.retry(unit, class, &reason),
+                    class => self.retry(unit, &Failure::of(class, reason)),
                 }
             }
             BatchEnd::Handler(AttemptEnd::Panicked { reason, .. }) => {
-                self.retry(unit, FailureClass::Transient, &format!("the handler panicked: {reason}"))
+                self.retry(unit, &Failure::transient(format!("the handler panicked: {reason}")))
             }
             BatchEnd::Handler(AttemptEnd::TimedOut { .. }) => {
                 // It may have waited for a database that is silent.
@@ -172,11 +185,8 @@ impl<Db: Database> Lane<Db> {
                     return PartEnd::Outage(vec![unit]);
                 }
                 let limit = self.subscriptions[unit.subscription].pace.time_limit;
-                self.retry(
-                    unit,
-                    FailureClass::Transient,
-                    &format!("the handler took longer than its time limit of {limit:?}"),
-                )
+                let reason = format!("the handler took longer than its time limit of {limit:?}");
+                self.retry(unit, &Failure::transient(reason))
             }
             BatchEnd::Handler(AttemptEnd::Failed { failure, suspect_database, .. }) => {
                 let lost = self.conn.is_none();
@@ -185,9 +195,7 @@ impl<Db: Database> Lane<Db> {
                 }
                 match failure.class() {
                     FailureClass::Permanent => {
-                        let mut unit = unit;
-                        unit.turn_to_burial(DeadClass::Permanent, failure.reason().to_owned());
-                        PartEnd::Split(vec![vec![unit]])
+                        self.bury(unit, DeadClass::Permanent, failure.reason().to_owned())
                     }
                     // The connection was lost under it although the database is up.
                     FailureClass::Infrastructure if lost => {
@@ -199,7 +207,7 @@ impl<Db: Database> Lane<Db> {
                     }
                     // The handler says that something else is down.
                     FailureClass::Infrastructure => {
-                        let wait = self.settings.retry_cap.min(Duration::from_secs(1));
+                        let wait = self.settings.retry.cap.min(Duration::from_secs(1));
                         self.retry_uncounted(unit, wait, failure.reason())
                     }
                     // Conflicts between batches look so, deadlocks among them.
@@ -208,7 +216,7 @@ impl<Db: Database> Lane<Db> {
                     {
                         self.rerun(unit, class, failure.reason())
                     }
-                    class => self.retry(unit, class, failure.reason()),
+                    _ => self.retry(unit, &failure),
                 }
             }
             // Handled before a failure is judged.
@@ -220,23 +228,75 @@ impl<Db: Database> Lane<Db> {
         }
     }
 
-    /// The attempt counts; the key waits, the lane goes on with others.
-    fn retry(&mut self, mut unit: Unit, class: FailureClass, reason: &str) -> PartEnd {
-        unit.attempt = unit.attempt.saturating_add(1);
-        unit.strikes = 0;
-        let wait = self.backoff(unit.attempt);
-        let subscription = &self.subscriptions[unit.subscription];
+    /// The attempt counts. The key waits, in memory or in its rows; the lane goes on with others.
+    fn retry(&mut self, mut unit: Unit, failure: &Failure) -> PartEnd {
+        let subscribed = &self.subscriptions[unit.subscription];
+        let began = unit.began;
+        let first = *unit.first_attempt.get_or_insert(began);
+        let tried = Tried {
+            attempts: unit.attempt,
+            since_first: first.elapsed(),
+            class: failure.class(),
+            asked: failure.wait(),
+        };
+        let (class, reason) = (failure.class().as_str(), failure.reason());
+        let (wait, in_place) = match subscribed.pace.retry.next(tried, fastrand::f64()) {
+            Next::Bury(why) => return self.bury(unit, DeadClass::Exhausted, format!("{why}: {reason}")),
+            Next::InPlace(wait) => (wait, unit.row.is_none()),
+            Next::Park(wait) => (wait, false),
+        };
         tracing::warn!(
-            subscription = %subscription.runner.name(), message_id = %unit.id(), place = %unit.place(),
-            failed_attempt = unit.attempt - 1, class = class.as_str(), reason, next_in = ?wait,
+            subscription = %subscribed.runner.name(), message_id = %unit.id(), place = %unit.place(),
+            failed_attempt = unit.attempt, class, reason, next_in = ?wait, parked = !in_place,
             "a message failed: its key waits for the next attempt"
         );
+        if !in_place {
+            unit.turn_to_parking(Some(Failed {
+                class,
+                reason: reason.to_owned(),
+                attempts: tried.attempts,
+                since_first: tried.since_first,
+                due_in: wait,
+            }));
+            return PartEnd::Then(unit);
+        }
+        unit.attempt = unit.attempt.saturating_add(1);
+        unit.strikes = 0;
         let attempt = unit.attempt;
         if let Work::Handle(message) = &mut unit.work {
-            subscription.runner.set_attempt(message, attempt);
+            subscribed.runner.set_attempt(message, attempt);
         }
         self.queue.block(unit, wait);
         PartEnd::FailedAlone
+    }
+
+    /// It is not tried again.
+    fn bury(&self, mut unit: Unit, class: DeadClass, reason: String) -> PartEnd {
+        let blocks = self.blocks(unit.subscription) && unit.key().is_some();
+        unit.turn_to_burial(class, reason, blocks);
+        PartEnd::Then(unit)
+    }
+
+    /// Whether dead letters of a subscription hold their key.
+    pub(super) fn blocks(&self, subscription: usize) -> bool {
+        self.subscriptions[subscription].runner.on_dead() == OnDead::Block
+    }
+
+    /// Letters or open rows could not be written: smaller ones are, or it is this one's fault.
+    pub(super) async fn not_written(&mut self, mut part: Vec<Unit>, error: &StoreError, used: bool) -> PartEnd {
+        self.drop_connection().await;
+        if used && error.is_lost() {
+            return PartEnd::Again(part);
+        }
+        if part.len() > 1 {
+            if error.is_lost() && !self.suspect().await {
+                return PartEnd::Outage(part);
+            }
+            let second = part.split_off(part.len() / 2);
+            return PartEnd::Split(vec![part, second]);
+        }
+        let Some(unit) = part.pop() else { return PartEnd::Over };
+        self.strike(unit, error, DeadClass::Unstorable).await
     }
 
     /// The database gave this message's transaction up, perhaps for the sake of another batch: only
@@ -277,16 +337,14 @@ impl<Db: Database> Lane<Db> {
             let wait = self.backoff(unit.strikes + 4);
             return self.retry_uncounted(unit, wait, &error.to_string());
         }
-        match &mut unit.work {
+        if let Work::Bury(burial) = &mut unit.work {
             // Not even its bytes can be kept: the letter names the place in Kafka.
-            Work::Bury(burial) => {
-                burial.class = DeadClass::Unstorable;
-                burial.with_bytes = false;
-                unit.strikes = 0;
-            }
-            Work::Handle(_) => unit.turn_to_burial(class, error.to_string()),
+            burial.class = DeadClass::Unstorable;
+            burial.with_bytes = false;
+            unit.strikes = 0;
+            return PartEnd::Then(unit);
         }
-        PartEnd::Split(vec![vec![unit]])
+        self.bury(unit, class, error.to_string())
     }
 
     pub(super) async fn no_connection(&mut self, part: Vec<Unit>, error: &StoreError) -> PartEnd {
@@ -306,9 +364,8 @@ impl<Db: Database> Lane<Db> {
     /// Another process owns these partitions: their units are dropped, the transport is told.
     pub(super) fn lose(&self, part: &[Unit], partitions: &[PartitionId]) {
         for unit in part {
-            if partitions.contains(&unit.owner.fence().partition) && !unit.owner.is_stopped() {
-                unit.owner.stop();
-                self.events.send(Event::Lost(Arc::clone(&unit.owner)));
+            if partitions.contains(&unit.owner.fence().partition) {
+                self.lose_owner(&unit.owner);
             }
         }
     }

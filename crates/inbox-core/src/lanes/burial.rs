@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::dead_letter::DeadClass;
 use crate::inbox::End;
-use crate::store::{Buried, Database, within};
+use crate::store::{Buried, Database, Started, Transition, within};
 
 use super::blame::PartEnd;
 use super::lane::Lane;
@@ -12,7 +12,7 @@ use super::unit::{Unit, Work};
 
 impl<Db: Database> Lane<Db> {
     /// Buries units of one subscription in one transaction; smaller ones if it fails.
-    pub(super) async fn bury_part(&mut self, mut part: Vec<Unit>) -> PartEnd {
+    pub(super) async fn bury_part(&mut self, part: Vec<Unit>) -> PartEnd {
         let subscriptions = Arc::clone(&self.subscriptions);
         let subscribed = &subscriptions[part[0].subscription];
         let letters: Vec<_> = part.iter().filter_map(|unit| unit.letter(subscribed.id)).collect();
@@ -21,19 +21,31 @@ impl<Db: Database> Lane<Db> {
             Ok(conn) => conn,
             Err(error) => return self.no_connection(part, &error).await,
         };
-        match within(limits.answer(), Db::bury(conn, &limits, &letters)).await {
+        let answer = match (part[0].row, letters.first()) {
+            (Some(row), Some(letter)) => {
+                within(limits.answer(), Db::bury_open(conn, &limits, &row, letter)).await.map(|end| buried(&row, end))
+            }
+            _ => within(limits.answer(), Db::bury(conn, &limits, &letters)).await,
+        };
+        match answer {
             Ok(Buried::Done { duplicates }) => {
                 tracing::debug!(letters = letters.len(), duplicates, "buried");
-                for letter in &letters {
+                for (letter, unit) in letters.iter().zip(&part) {
                     tracing::error!(
                         subscription = %subscribed.runner.name(), message_id = %letter.id, place = %letter.record.place,
-                        class = %letter.class, reason = letter.reason, "a message became a dead letter"
+                        class = %letter.class, attempts = letter.attempts, reason = letter.reason,
+                        "a message became a dead letter"
                     );
+                    let place = unit.open_place();
+                    // Where open rows are ahead of it the key goes on until it is the head.
+                    if letter.blocks && !self.open.contains(&place) {
+                        self.open_key(place, &unit.owner, None);
+                    }
                 }
                 self.report(part.into_iter().map(|unit| {
                     let class = match &unit.work {
                         Work::Bury(burial) => burial.class,
-                        Work::Handle(_) => DeadClass::Permanent,
+                        Work::Handle(_) | Work::Park(_) => DeadClass::Permanent,
                     };
                     (unit, End::Dead(class))
                 }));
@@ -43,21 +55,16 @@ impl<Db: Database> Lane<Db> {
                 self.lose(&part, &partitions);
                 PartEnd::Again(part)
             }
-            Err(error) => {
-                self.drop_connection().await;
-                if used && error.is_lost() {
-                    return PartEnd::Again(part);
-                }
-                if part.len() > 1 {
-                    if error.is_lost() && !self.suspect().await {
-                        return PartEnd::Outage(part);
-                    }
-                    let second = part.split_off(part.len() / 2);
-                    return PartEnd::Split(vec![part, second]);
-                }
-                let Some(unit) = part.pop() else { return PartEnd::Over };
-                self.strike(unit, &error, DeadClass::Unstorable).await
-            }
+            Err(error) => self.not_written(part, &error, used).await,
         }
+    }
+}
+
+/// A row that is gone was ended by somebody else, or by a statement of ours whose answer was lost.
+fn buried(row: &Started, end: Transition) -> Buried {
+    match end {
+        Transition::Done => Buried::Done { duplicates: 0 },
+        Transition::Gone => Buried::Done { duplicates: 1 },
+        Transition::Fenced => Buried::Fenced(vec![row.fence.partition]),
     }
 }

@@ -8,16 +8,19 @@ use backon::BackoffBuilder as _;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
-use crate::inbox::{End, Ended, Event, Events, Health, Holder, Opened, Settings};
-use crate::store::{Database, StoreError};
+use crate::inbox::{End, Ended, Event, Events, Health, Holder, Opened, Owner, Seldom, Settings};
+use crate::store::{Database, OpenKey, StoreError};
 
 use super::Subscribed;
-use super::queue::{BatchLimits, Queue, Waiting};
-use super::unit::{Unit, Work};
+use super::open_keys::OpenKeys;
+use super::queue::{BatchLimits, Kind, Queue, Waiting};
+use super::unit::Unit;
 
 /// What a lane is told.
 pub(super) enum Input {
     Unit(Unit),
+    /// A partition was taken over in which this key of a subscription has open rows.
+    Open(Arc<Owner>, usize, OpenKey),
     /// Some owner was stopped.
     Sweep,
     /// Nothing will follow.
@@ -34,6 +37,8 @@ pub(super) struct Lane<Db: Database> {
     /// While a batch runs. Between batches the holder has it, for those who have none.
     pub(super) conn: Option<Db::Conn>,
     pub(super) queue: Queue<Unit>,
+    pub(super) open: OpenKeys,
+    pub(super) complaints: Seldom,
     /// Whether more units come at once.
     backlog: Arc<AtomicBool>,
     arrivals: u64,
@@ -61,14 +66,19 @@ impl Waiting for Unit {
         self.owner.is_stopped()
     }
 
-    fn is_burial(&self) -> bool {
-        matches!(self.work, Work::Bury(_))
+    fn kind(&self) -> Kind {
+        Unit::kind(self)
     }
 }
 
 impl<Db: Database> Lane<Db> {
     /// Between two looks at a batch that fills.
     const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    /// Between two looks at what may not run, since too many keys have open rows: another lane changes that.
+    const WHILE_TRIPPED: Duration = Duration::from_millis(50);
+    /// The waits between attempts that do not count.
+    const UNCOUNTED_BASE: Duration = Duration::from_millis(100);
+    const UNCOUNTED_CAP: Duration = Duration::from_secs(30);
 
     pub(super) fn new(
         holder: Holder<Db>,
@@ -87,6 +97,8 @@ impl<Db: Database> Lane<Db> {
             events,
             conn: None,
             queue,
+            open: OpenKeys::default(),
+            complaints: Seldom::new(Duration::from_secs(5)),
             backlog,
             arrivals: 0,
             ended: false,
@@ -107,7 +119,10 @@ impl<Db: Database> Lane<Db> {
             }
             let bytes = self.settings.max_batch_bytes;
             let subscriptions = Arc::clone(&self.subscriptions);
-            let limits = |n: usize| BatchLimits { units: subscriptions[n].pace.size(), bytes };
+            let limits = |n: usize| {
+                let Subscribed { pace, breaker, .. } = &subscriptions[n];
+                BatchLimits { units: if breaker.is_tripped() { 0 } else { pace.size() }, bytes }
+            };
             // Each transaction has its price, whatever its size; and where the machine is short of
             // processors, the lanes' many small ones would keep the transport from filling larger ones.
             if lingered < self.settings.linger
@@ -119,11 +134,15 @@ impl<Db: Database> Lane<Db> {
                 continue;
             }
             lingered = Duration::ZERO;
+            let ran = self.work_heads().await;
             if let Some(batch) = self.queue.take(limits) {
                 self.work(batch).await;
                 continue;
             }
-            let due = self.queue.next_due();
+            if ran {
+                continue;
+            }
+            let due = self.next_look();
             let input = tokio::select! {
                 input = inbox.recv() => input,
                 () = sleep_until(due) => continue,
@@ -137,6 +156,13 @@ impl<Db: Database> Lane<Db> {
         self.drop_connection().await;
     }
 
+    /// When to look again, if nothing comes before.
+    fn next_look(&self) -> Option<Instant> {
+        let due = [self.queue.next_due(), self.open.next_due()].into_iter().flatten().min();
+        let held_back = !self.queue.is_idle() || due.is_some_and(|due| due <= Instant::now());
+        if held_back { Some(Instant::now() + Self::WHILE_TRIPPED) } else { due }
+    }
+
     fn accept(&mut self, input: Input) {
         match input {
             Input::Unit(mut unit) => {
@@ -145,17 +171,47 @@ impl<Db: Database> Lane<Db> {
                 self.queue.push(unit);
             }
             Input::End => self.ended = true,
+            Input::Open(owner, subscription, key) => self.load(&owner, subscription, &key),
             Input::Sweep => {
+                for place in self.open.sweep() {
+                    self.closed_keys(place.subscription, 1);
+                }
                 let over = self.queue.sweep();
                 self.report(over.into_iter().map(|unit| (unit, End::Dropped)));
             }
         }
     }
 
-    pub(super) fn report(&self, ended: impl Iterator<Item = (Unit, End)>) {
-        let ended: Vec<Ended> = ended.map(|(unit, end)| Ended { unit, end }).collect();
-        if !ended.is_empty() {
-            self.events.send(Event::Ended(ended));
+    /// The ends of units: the transport is told, but for open rows, of which it knows nothing.
+    pub(super) fn report(&mut self, ended: impl Iterator<Item = (Unit, End)>) {
+        let (mut rows, mut told) = (Vec::new(), Vec::new());
+        for (unit, end) in ended {
+            if unit.row.is_some() {
+                rows.push((unit, end));
+            } else {
+                told.push(Ended { unit, end });
+            }
+        }
+        if !told.is_empty() {
+            self.events.send(Event::Ended(told));
+        }
+        for (unit, end) in rows {
+            self.head_ended(&unit, end);
+        }
+    }
+
+    /// What a head's end means for its key.
+    fn head_ended(&mut self, unit: &Unit, end: End) {
+        let place = unit.open_place();
+        match end {
+            End::Processed | End::Duplicate | End::Dead(_) => {
+                tracing::debug!(message_id = %unit.id(), place = %unit.place(), ?end, "a parked message ended");
+                // The next one, a letter that blocks the key, or nothing: the store knows.
+                self.open.set(place, &unit.owner, Some(Instant::now()));
+            }
+            // Its next attempt is due later, which was said already.
+            End::Parked => {}
+            End::Dropped => self.close_key(&place),
         }
     }
 
@@ -209,17 +265,18 @@ impl<Db: Database> Lane<Db> {
         }
     }
 
-    /// The wait before this attempt, at least the second.
+    /// The wait before this attempt, at least the second, where it does not count.
     pub(super) fn backoff(&self, attempt: u32) -> Duration {
+        let cap = Self::UNCOUNTED_CAP.min(self.settings.retry.cap);
         backon::ExponentialBuilder::new()
-            .with_min_delay(self.settings.retry_base)
-            .with_max_delay(self.settings.retry_cap)
+            .with_min_delay(Self::UNCOUNTED_BASE.min(self.settings.retry.base))
+            .with_max_delay(cap)
             .with_jitter()
             .without_max_times()
             .build()
             // Beyond this the cap is reached whatever the base.
             .nth(usize::try_from(attempt.saturating_sub(2)).unwrap_or_default().min(64))
-            .unwrap_or(self.settings.retry_cap)
+            .unwrap_or(cap)
     }
 }
 

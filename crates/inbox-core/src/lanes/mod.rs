@@ -8,13 +8,21 @@
 //! | `batch` | one transaction: admission, handlers, proof, commit |
 //! | `blame` | a failed batch is isolated; a failure alone is classified |
 //! | `burial` | dead letters, in transactions of their own |
+//! | `parking` | open rows, in transactions of their own |
+//! | `open_keys` | the keys that have open rows |
+//! | `heads` | open rows that are due are started and run |
+//! | `breaker` | the limit of open rows |
 //! | `pace` | batch sizes, pipelining or sequence, one batch at a time after deadlocks |
 
 mod batch;
 mod blame;
+mod breaker;
 mod burial;
+mod heads;
 mod lane;
+mod open_keys;
 mod pace;
+mod parking;
 mod queue;
 mod unit;
 
@@ -29,18 +37,21 @@ use tokio::task::AbortHandle;
 use tokio_util::task::TaskTracker;
 
 use crate::identity::SubscriptionId;
-use crate::inbox::{Connections, Event, Events, Health, Runner, Settings};
+use crate::inbox::{Connections, Event, Events, Health, Owner, Runner, Settings};
 use crate::store::Database;
 
+use breaker::Breaker;
 use lane::{Input, Lane};
 use pace::Pace;
 pub(crate) use unit::Unit;
+use unit::order_of;
 
 /// A handler with its number in the store and what its lanes know about running it.
 pub(crate) struct Subscribed<Db: Database> {
     pub(crate) runner: Arc<dyn Runner<Db>>,
     pub(crate) id: SubscriptionId,
     pace: Pace,
+    breaker: Breaker,
 }
 
 /// Every lane of an inbox.
@@ -62,7 +73,12 @@ impl<Db: Database> Lanes<Db> {
         events: &Events,
     ) -> Self {
         let subscriptions: Arc<[_]> = handlers
-            .map(|(runner, id)| Subscribed { pace: Pace::new(settings, &*runner), runner, id })
+            .map(|(runner, id)| Subscribed {
+                pace: Pace::new(settings, &*runner),
+                breaker: Breaker::new(settings.max_open_keys),
+                runner,
+                id,
+            })
             .collect();
         let tasks = TaskTracker::new();
         let backlog = Arc::new(AtomicBool::new(false));
@@ -96,10 +112,24 @@ impl<Db: Database> Lanes<Db> {
 
     /// Hands a unit to the lane of its key.
     pub(crate) fn send(&self, unit: Unit) {
-        let lanes = self.inputs.len() as u64;
-        let lane = usize::try_from(unit.order % lanes).unwrap_or_default();
+        let lane = self.lane_of(unit.order);
         // A lane that is gone has said so by an event.
         let _ = self.inputs[lane].send(Input::Unit(unit));
+    }
+
+    /// Tells the lanes which keys of a partition have open rows, before any unit of it.
+    pub(crate) fn open(&self, owner: &Arc<Owner>) {
+        for key in owner.open() {
+            let Some(subscription) = self.subscriptions.iter().position(|s| s.id == key.subscription) else {
+                continue;
+            };
+            let lane = self.lane_of(order_of(subscription, owner, key.business_key.as_ref(), key.offset));
+            let _ = self.inputs[lane].send(Input::Open(Arc::clone(owner), subscription, key.clone()));
+        }
+    }
+
+    fn lane_of(&self, order: u64) -> usize {
+        usize::try_from(order % self.inputs.len() as u64).unwrap_or_default()
     }
 
     /// Tells the lanes whether more units come at once. A hint: nothing depends on when they see it.

@@ -9,6 +9,7 @@ use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 
 use crate::inbox::{Runner, Settings};
+use crate::retry::RetryPolicy;
 use crate::store::Database;
 
 /// What its lanes have learned about running a subscription.
@@ -16,6 +17,7 @@ pub(super) struct Pace {
     max_batch: usize,
     batch_time: Duration,
     pub(super) time_limit: Duration,
+    pub(super) retry: RetryPolicy,
     /// How many messages fit into the batch time.
     size: AtomicUsize,
     /// Whether handlers of one batch share the connection, until one sends a second statement.
@@ -40,6 +42,7 @@ impl Pace {
             max_batch,
             batch_time: settings.batch_time,
             time_limit: runner.time_limit().unwrap_or(settings.time_limit),
+            retry: runner.retry().unwrap_or(&settings.retry).clone(),
             size: AtomicUsize::new(max_batch.min(first)),
             pipelines: AtomicBool::new(runner.pipelines()),
             alone_until: Mutex::new(None),

@@ -17,11 +17,24 @@ pub(super) trait Waiting {
     fn bytes(&self) -> usize;
     /// Whether its ownership is over.
     fn is_over(&self) -> bool;
-    /// Burials and messages do not share a transaction.
-    fn is_burial(&self) -> bool;
+    /// Only units of one kind share a transaction.
+    fn kind(&self) -> Kind;
 }
 
-/// How large the next batch of a subscription may be.
+/// What is to be done with a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Handled.
+    Message,
+    /// An open row, whatever is to be done with it: alone.
+    Head,
+    /// Written down as an open row.
+    Parking,
+    /// Buried.
+    Burial,
+}
+
+/// How large the next batch of a subscription may be. With no units it has no turn.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchLimits {
     pub(super) units: usize,
@@ -104,7 +117,7 @@ impl<U: Waiting> Queue<U> {
         if let Some(unit) = self.take_due() {
             return Some(vec![unit]);
         }
-        let turn = self.turn()?;
+        let turn = self.turn(&limits)?;
         self.next = (turn + 1) % self.waiting.len();
         Some(self.take_from(turn, limits(turn)))
     }
@@ -112,14 +125,21 @@ impl<U: Waiting> Queue<U> {
     /// Whether the next batch would have fewer units than it may. Not if a unit is due, or none waits.
     pub(super) fn is_short(&self, limits: impl Fn(usize) -> BatchLimits) -> bool {
         let now = Instant::now();
-        self.turn().is_some_and(|turn| self.waiting[turn].len() < limits(turn).units)
+        self.turn(&limits).is_some_and(|turn| self.waiting[turn].len() < limits(turn).units)
             && !self.blocked.values().any(|blocked| blocked.due <= now)
     }
 
-    /// Whose turn it is, of those for whom something waits.
-    fn turn(&self) -> Option<usize> {
+    /// Whose turn it is, of those for whom something waits and that may run something.
+    fn turn(&self, limits: impl Fn(usize) -> BatchLimits) -> Option<usize> {
         let subscriptions = self.waiting.len();
-        (0..subscriptions).map(|n| (self.next + n) % subscriptions).find(|&n| !self.waiting[n].is_empty())
+        (0..subscriptions)
+            .map(|n| (self.next + n) % subscriptions)
+            .find(|&n| !self.waiting[n].is_empty() && limits(n).units > 0)
+    }
+
+    /// Whether nothing waits but for a retry.
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.iter().all(VecDeque::is_empty)
     }
 
     fn take_from(&mut self, subscription: usize, limits: BatchLimits) -> Vec<U> {
@@ -129,7 +149,9 @@ impl<U: Waiting> Queue<U> {
         while let Some(next) = waiting.front() {
             bytes += next.bytes();
             let full = batch.len() >= limits.units || bytes > limits.bytes;
-            let other_kind = batch.first().is_some_and(|first: &U| first.is_burial() != next.is_burial());
+            let other_kind = batch
+                .first()
+                .is_some_and(|first: &U| first.kind() != next.kind() || first.kind() == Kind::Head);
             if !batch.is_empty() && (full || other_kind) {
                 break;
             }

@@ -34,8 +34,8 @@ impl Waiting for Item {
     fn is_over(&self) -> bool {
         self.over.get()
     }
-    fn is_burial(&self) -> bool {
-        self.burial
+    fn kind(&self) -> Kind {
+        if self.burial { Kind::Burial } else { Kind::Message }
     }
 }
 

@@ -69,6 +69,10 @@ pub struct OpenKey {
     pub subscription: SubscriptionId,
     /// The key.
     pub key: KeyId,
+    /// The key's bytes; nothing for a message without a key.
+    pub business_key: Option<BusinessKey>,
+    /// The offset of its head.
+    pub offset: Offset,
     /// When its head is due: at once, later, or, while a letter blocks it, never by itself.
     pub due_in: Option<Duration>,
 }

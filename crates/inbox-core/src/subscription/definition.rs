@@ -3,8 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::dead_letter::OnDead;
 use crate::identity::{SubscriptionName, Topic};
 use crate::record::Record;
+use crate::retry::RetryPolicy;
 use crate::store::{First, Registration};
 
 use super::codec::Payload;
@@ -25,6 +27,8 @@ pub struct Definition<P> {
     pub(crate) max_batch: Option<usize>,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) start: Option<Start>,
+    pub(crate) retry: Option<RetryPolicy>,
+    pub(crate) on_dead: OnDead,
 }
 
 /// What is wrong with a subscription's definition. Nothing has been consumed when it is returned.
@@ -52,6 +56,8 @@ impl<P: 'static> Definition<P> {
             max_batch: None,
             time_limit: None,
             start: None,
+            retry: None,
+            on_dead: OnDead::default(),
         }
     }
 
@@ -110,6 +116,20 @@ impl<P: 'static> Definition<P> {
         self
     }
 
+    /// How a failing message is tried again, instead of the inbox's [setting](crate::Settings::retry).
+    #[must_use]
+    pub fn retry(mut self, policy: RetryPolicy) -> Self {
+        self.retry = Some(policy);
+        self
+    }
+
+    /// Whether a dead letter frees its key. The default is [`OnDead::Release`].
+    #[must_use]
+    pub fn on_dead(mut self, on_dead: OnDead) -> Self {
+        self.on_dead = on_dead;
+        self
+    }
+
     /// Where it begins if the database does not know it yet. If nothing is said it begins at the first
     /// record, unless its consumer group has committed offsets while the database knows nothing of the
     /// group: then the inbox does not start, because everything would be handled a second time.
@@ -132,6 +152,8 @@ impl<P: 'static> Definition<P> {
             "its max_batch is zero: no message could be handled; 1 gives each message a transaction of its own".into()
         } else if self.time_limit.is_some_and(|limit| limit.is_zero()) {
             "its time limit is zero: no handler could end within it".into()
+        } else if let Some(problem) = self.retry.as_ref().and_then(RetryPolicy::problem) {
+            problem
         } else if self.codec.takes_tombstones() && self.tombstone_has_no_key() {
             "its payload is an Option and its key a payload field, which a tombstone has not: say where a tombstone's key comes from".into()
         } else {

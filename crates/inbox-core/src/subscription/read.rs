@@ -69,6 +69,28 @@ impl<P: Send + Sync + 'static> Definition<P> {
         Read::Rejected(Box::new(Rejection { class, reason, id, key, record }))
     }
 
+    /// Decodes a record again that was kept with its id and key: neither filter nor limits are asked again.
+    pub(crate) fn reread(
+        &self,
+        record: Record,
+        id: MessageId,
+        key: Option<BusinessKey>,
+    ) -> Result<Box<Message<P>>, Box<Rejection>> {
+        let decoded = catch_unwind(AssertUnwindSafe(|| {
+            let value = match &self.id {
+                Some(IdSource::CloudEvent) => cloud_event::data(&record).map_err(String::from)?,
+                _ => record.value.as_deref(),
+            };
+            self.codec.decode_value(value).map_err(|error| error.to_string())
+        }));
+        let reason = match decoded {
+            Ok(Ok(payload)) => return Ok(Box::new(Message::new(payload, id, key, record))),
+            Ok(Err(reason)) => reason,
+            Err(panic) => format!("reading the record panicked: {}", panic_text(&*panic)),
+        };
+        Err(Box::new(Rejection { class: DeadClass::Undecodable, reason, id, key, record }))
+    }
+
     fn try_read(
         &self,
         record: &Record,

@@ -80,6 +80,7 @@ impl<Db: Database> Poll<'_, Db> {
             .and_then(|()| self.consumer.incremental_assign(&list))
             .map_err(Error::Client)?;
         tracing::info!(topic = %place.0, partition = %place.1, from = %running.owner.start(), "owned");
+        self.engine.begin(&running.owner);
         self.partitions.insert(place, Held::Running(Box::new(running)));
         self.look_at_positions();
         Ok(())
@@ -100,6 +101,14 @@ impl<Db: Database> Poll<'_, Db> {
                 "the ownership of this partition is over in the database: another process has it, or the server is another"
             );
             self.rest(&place);
+        }
+    }
+
+    /// The same of a parked message, of which this thread knows nothing else.
+    pub(super) fn parked_dropped(&mut self, owner: &Arc<Owner>) {
+        let place = (owner.topic().clone(), owner.partition());
+        if matches!(self.partitions.get(&place), Some(Held::Running(r)) if Arc::ptr_eq(&r.owner, owner)) {
+            self.dropped(&place);
         }
     }
 

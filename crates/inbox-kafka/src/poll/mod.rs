@@ -199,6 +199,7 @@ impl<'s, Db: Database> Poll<'s, Db> {
             match wake {
                 Wake::Engine(Event::Ended(ended)) => self.ended(&ended),
                 Wake::Engine(Event::Lost(owner)) => self.lost(&owner),
+                Wake::Engine(Event::Dropped(owner)) => self.parked_dropped(&owner),
                 Wake::Engine(Event::Outage) => self.outage(),
                 Wake::Engine(Event::Recovered) => self.recovered(),
                 Wake::Engine(Event::Broken(reason)) => return Err(Error::Broken(reason)),
