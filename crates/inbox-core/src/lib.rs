@@ -34,6 +34,7 @@ pub mod process;
 mod record;
 mod short;
 pub mod store;
+mod stored;
 mod subscription;
 mod tx;
 
@@ -43,8 +44,8 @@ pub use failure::{Failure, FailureClass, Outcome};
 pub use field_value::FieldValue;
 pub use handler::{BatchHandler, Handler};
 pub use identity::{
-    BusinessKey, Epoch, MessageId, Offset, Partition, PartitionId, Place, StoredId, SubscriptionId,
-    SubscriptionName, Topic,
+    BusinessKey, Epoch, KeyId, MessageId, Offset, Partition, PartitionId, Place, StartToken, StoredId,
+    SubscriptionId, SubscriptionName, Topic,
 };
 pub use inbox::{Inbox, OnRestore, Settings, StartError};
 #[doc(inline)]

@@ -152,6 +152,8 @@ impl Unit {
             reason: burial.reason.clone(),
             attempts: self.attempt,
             record: burial.record.clone(),
+            since_first: None,
+            blocks: false,
             with_bytes: burial.with_bytes,
         })
     }
