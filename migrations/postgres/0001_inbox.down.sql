@@ -1,4 +1,6 @@
 -- Removes every receipt: after this, each message Kafka still has takes effect again.
+DROP FUNCTION inbox.finish(text, text, text, text, integer, uuid, integer, uuid, uuid);
+DROP FUNCTION inbox.start(text, text, text, text, integer, uuid, integer, uuid, uuid);
 DROP FUNCTION inbox.prove(text);
 DROP FUNCTION inbox.admit_patiently(text, text, text, text, integer, uuid, integer, uuid, bigint, integer);
 DROP FUNCTION inbox.admit_one(text, text, text, text, integer, uuid, integer, uuid, bigint, integer);

@@ -71,6 +71,7 @@ CREATE TABLE inbox.messages (
     -- 128 bits: UUIDs as they are, other ids hashed.
     message_id      uuid NOT NULL,
     record_offset   bigint NOT NULL,
+    -- When the row came to its state.
     recorded_at     timestamptz NOT NULL DEFAULT now(),
     subscription_id integer NOT NULL,
     partition_id    integer NOT NULL,
@@ -82,6 +83,7 @@ CREATE TABLE inbox.messages (
     -- Of open and dead rows only. Bytes from outside are bytea: no content of theirs can fail the
     -- statement, neither NUL nor broken UTF-8.
     attempts        integer,
+    -- The last failure: none of an open row that has only waited.
     class           text,
     reason          text,
     raw_id          bytea,
@@ -91,16 +93,36 @@ CREATE TABLE inbox.messages (
     payload         bytea,
     -- Milliseconds since 1970 as Kafka has it: any 64-bit number, which a timestamptz would refuse.
     record_time     bigint,
+    -- What tells business keys apart: 128 bits, as an index holds no key of any length.
+    key_id          uuid,
+    -- An open row waits until then; null: it is due when it is the head of its key.
+    due_at          timestamptz,
+    first_attempt_at timestamptz,
+    last_attempt_at timestamptz,
+    -- Of an open row that runs, or ran when its process ended: who has the token ends it.
+    start_token     uuid,
+    started_at      timestamptz,
+    -- True of a dead letter that holds its key until a person acts; else null.
+    blocks_key      boolean,
     -- Dedup (P1): this constraint decides, never a look-up before. The id comes first, since it tells
     -- two rows apart in one comparison.
     PRIMARY KEY (message_id, subscription_id),
     CHECK ((state = 2) = (outcome IS NOT NULL)),
-    CHECK (state = 2 OR (class IS NOT NULL AND raw_id IS NOT NULL AND attempts IS NOT NULL))
+    CHECK (state = 2 OR (raw_id IS NOT NULL AND attempts IS NOT NULL AND key_id IS NOT NULL)),
+    CHECK (state <> 1 OR class IS NOT NULL),
+    CHECK (state = 0 OR (start_token IS NULL AND due_at IS NULL)),
+    CHECK ((start_token IS NULL) = (started_at IS NULL)),
+    CHECK (blocks_key IS NULL OR (blocks_key AND state = 1))
 );
 
 -- What a person looks for: the few rows that are not receipts.
 CREATE INDEX messages_not_done ON inbox.messages (subscription_id, partition_id, record_offset)
     WHERE state <> 2;
+
+-- The head of a key is its first row here. Dead letters that release their key are left out: there may be
+-- many, and each start would pass them all.
+CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset)
+    WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
 CREATE TABLE inbox.probe (
@@ -359,5 +381,100 @@ BEGIN
         RAISE EXCEPTION 'inbox: the transaction of this batch has ended before its COMMIT'
             USING ERRCODE = 'invalid_transaction_state';
     END IF;
+END
+$$;
+
+-- Start: gives the head of a key a token, if it is due, and answers with the row as it is then. Answers:
+--   -1 another epoch, or server, has the partition    0 the key has no head
+--    1 started    2 due in `micros`    3 its head is a dead letter that blocks the key
+-- Whoever started a row before did it under this epoch too (a take-over clears the tokens of others), and
+-- lost the answer or its end: the row is started again, with the new token.
+-- Another transaction may finish the head while this one waits for the row: then the next one is the head, and
+-- is only seen by a later statement.
+CREATE FUNCTION inbox.start(
+    mark text, statement_limit text, lock_limit text, idle_limit text, of_partition integer, partition_epoch uuid, subscription integer,
+    of_key uuid, token uuid,
+    OUT answer integer, OUT micros bigint, OUT micros_since_first bigint, OUT head inbox.messages
+)
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+DECLARE
+    found_id uuid;
+    found_state smallint;
+    found_token uuid;
+    found_due timestamptz;
+    moment timestamptz;
+BEGIN
+    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
+        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
+    PERFORM pg_advisory_xact_lock_shared(1768841832, of_partition);
+    PERFORM FROM inbox.partitions p
+    WHERE p.id = of_partition AND p.epoch = partition_epoch AND inbox.is_here(p.server);
+    IF NOT FOUND THEN
+        answer := -1;
+        RETURN;
+    END IF;
+    LOOP
+        SELECT m.message_id, m.state, m.start_token, m.due_at
+        INTO found_id, found_state, found_token, found_due
+        FROM inbox.messages m
+        WHERE m.subscription_id = subscription AND m.partition_id = of_partition AND m.key_id = of_key
+            AND (m.state = 0 OR m.blocks_key)
+        ORDER BY m.record_offset, m.message_id LIMIT 1;
+        IF NOT FOUND THEN
+            answer := 0;
+            RETURN;
+        END IF;
+        IF found_state = 1 THEN
+            answer := 3;
+            RETURN;
+        END IF;
+        -- now() is from before the wait for the lock.
+        moment := clock_timestamp();
+        IF found_token IS NULL AND found_due > moment THEN
+            answer := 2;
+            micros := extract(epoch FROM found_due - moment) * 1000000;
+            RETURN;
+        END IF;
+        UPDATE inbox.messages m SET start_token = token, started_at = moment
+        WHERE m.message_id = found_id AND m.subscription_id = subscription AND m.state = 0
+        RETURNING m.* INTO head;
+        IF FOUND THEN
+            answer := 1;
+            micros_since_first := extract(epoch FROM moment - head.first_attempt_at) * 1000000;
+            RETURN;
+        END IF;
+    END LOOP;
+END
+$$;
+
+-- Finish: the started row becomes a receipt, as narrow as any. Answers:
+--   -1 another epoch, or server, has the partition    0 the row is not open with this token    1 done
+-- The transaction stays open for the effect.
+CREATE FUNCTION inbox.finish(
+    mark text, statement_limit text, lock_limit text, idle_limit text, of_partition integer, partition_epoch uuid, subscription integer,
+    id uuid, token uuid
+) RETURNS integer
+LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
+BEGIN
+    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
+        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
+            USING ERRCODE = 'invalid_transaction_state';
+    END IF;
+    PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
+    PERFORM pg_advisory_xact_lock_shared(1768841832, of_partition);
+    PERFORM FROM inbox.partitions p
+    WHERE p.id = of_partition AND p.epoch = partition_epoch AND inbox.is_here(p.server);
+    IF NOT FOUND THEN
+        RETURN -1;
+    END IF;
+    UPDATE inbox.messages m SET state = 2, outcome = 0, recorded_at = now(),
+        attempts = NULL, class = NULL, reason = NULL, raw_id = NULL, business_key = NULL, headers = NULL,
+        record_key = NULL, payload = NULL, record_time = NULL, key_id = NULL, due_at = NULL,
+        first_attempt_at = NULL, last_attempt_at = NULL, start_token = NULL, started_at = NULL
+    WHERE m.message_id = id AND m.subscription_id = subscription AND m.state = 0 AND m.start_token = token;
+    RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;
 END
 $$;

@@ -67,6 +67,7 @@ CREATE TABLE inbox_messages (
     -- 128 bits: UUIDs as they are, other ids hashed.
     message_id      BLOB NOT NULL CHECK (length(message_id) = 16),
     record_offset   INTEGER NOT NULL,
+    -- When the row came to its state.
     recorded_at     INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
     subscription_id INTEGER NOT NULL,
     partition_id    INTEGER NOT NULL,
@@ -78,6 +79,7 @@ CREATE TABLE inbox_messages (
     -- Of open and dead rows only. Bytes from outside are blobs: no content of theirs can fail the
     -- statement, neither NUL nor broken UTF-8.
     attempts        INTEGER,
+    -- The last failure: none of an open row that has only waited.
     class           TEXT,
     reason          TEXT,
     raw_id          BLOB,
@@ -87,15 +89,35 @@ CREATE TABLE inbox_messages (
     payload         BLOB,
     -- Milliseconds since 1970 as Kafka has it: any 64-bit number.
     record_time     INTEGER,
+    -- What tells business keys apart: 128 bits, since a key has any length.
+    key_id          BLOB CHECK (length(key_id) = 16),
+    -- An open row waits until then; null: it is due when it is the head of its key.
+    due_at          INTEGER,
+    first_attempt_at INTEGER,
+    last_attempt_at INTEGER,
+    -- Of an open row that runs, or ran when its process ended: who has the token ends it.
+    start_token     BLOB CHECK (length(start_token) = 16),
+    started_at      INTEGER,
+    -- 1 of a dead letter that holds its key until a person acts; else null.
+    blocks_key      INTEGER CHECK (blocks_key = 1),
     -- Dedup (P1): this constraint decides, never a look-up before.
     PRIMARY KEY (subscription_id, message_id),
     CHECK ((state = 2) = (outcome IS NOT NULL)),
-    CHECK (state = 2 OR (class IS NOT NULL AND raw_id IS NOT NULL AND attempts IS NOT NULL))
+    CHECK (state = 2 OR (raw_id IS NOT NULL AND attempts IS NOT NULL AND key_id IS NOT NULL)),
+    CHECK (state <> 1 OR class IS NOT NULL),
+    CHECK (state = 0 OR (start_token IS NULL AND due_at IS NULL)),
+    CHECK ((start_token IS NULL) = (started_at IS NULL)),
+    CHECK (blocks_key IS NULL OR state = 1)
 ) STRICT, WITHOUT ROWID;
 
 -- What a person looks for: the few rows that are not receipts.
 CREATE INDEX inbox_messages_not_done ON inbox_messages (subscription_id, partition_id, record_offset)
     WHERE state <> 2;
+
+-- The head of a key is its first row here. Dead letters that release their key are left out: there may be
+-- many, and each start would pass them all.
+CREATE INDEX inbox_messages_of_key ON inbox_messages (subscription_id, partition_id, key_id, record_offset)
+    WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
 CREATE TABLE inbox_probe (

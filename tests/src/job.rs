@@ -9,8 +9,8 @@ use diesel::sql_types::{BigInt, Binary, Integer, Nullable, Text};
 use diesel_async::RunQueryDsl;
 use futures_util::TryStreamExt as _;
 use inbox_core::{
-    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, Outcome, Postgres, Start,
-    Subscription, Timestamp, Tx,
+    BusinessKey, Definition, Failure, Handler, IdRule, Json, KeyRule, Message, OnDead, Outcome, Postgres,
+    Start, Subscription, Timestamp, Tx,
 };
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +46,8 @@ pub enum Act {
     HangUntil(u32),
     /// Fails for a while: until its attempt has this number.
     FailUntil(u32),
+    /// Fails until its attempt has this number, and asks for this many milliseconds before the next one.
+    FailAndAsk(u32, u64),
     /// Fails for good, with these words.
     Fail(String),
     /// Sends this statement.
@@ -137,6 +139,8 @@ pub struct JobSubscription {
     pub time_limit: Option<u64>,
     /// Where it begins, if that is said.
     pub begin: Option<Begin>,
+    /// Whether a dead letter holds its key.
+    pub blocks: bool,
 }
 
 impl JobSubscription {
@@ -152,6 +156,7 @@ impl JobSubscription {
             max_batch: None,
             time_limit: None,
             begin: None,
+            blocks: false,
         }
     }
 
@@ -176,6 +181,9 @@ impl JobSubscription {
         }
         if let Some(millis) = self.time_limit {
             definition = definition.time_limit(Duration::from_millis(millis));
+        }
+        if self.blocks {
+            definition = definition.on_dead(OnDead::Block);
         }
         if let Some(begin) = self.begin {
             definition = definition.start(begin.start());
@@ -225,7 +233,10 @@ impl Handler<Postgres> for Worker {
                 Act::FailUntil(wanted) if attempt < *wanted => {
                     return Err(Failure::transient("the job says not yet"));
                 }
-                Act::HangUntil(_) | Act::FailUntil(_) => {}
+                Act::FailAndAsk(wanted, millis) if attempt < *wanted => {
+                    return Err(Failure::transient_after(Duration::from_millis(*millis), "come back later"));
+                }
+                Act::HangUntil(_) | Act::FailUntil(_) | Act::FailAndAsk(..) => {}
                 Act::Fail(words) => return Err(Failure::permanent(words)),
                 Act::Send(sql) => send(tx, sql).await?,
                 Act::SendAndForget(sql) => drop(send(tx, sql).await),

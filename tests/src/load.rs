@@ -67,6 +67,8 @@ pub struct LoadPlan {
     pub per_second: usize,
     /// One in so many records is sent again later; half of those in another partition.
     pub resends: usize,
+    /// One job in so many fails at some of its attempts; none with zero.
+    pub failing: usize,
     /// What each job does.
     pub acts: Vec<Act>,
     /// Of its random choices.
@@ -75,7 +77,7 @@ pub struct LoadPlan {
 
 impl Default for LoadPlan {
     fn default() -> Self {
-        Self { keys: 40, per_second: 400, resends: 20, acts: vec![Act::Note], seed: 1 }
+        Self { keys: 40, per_second: 400, resends: 20, failing: 0, acts: vec![Act::Note], seed: 1 }
     }
 }
 
@@ -126,7 +128,11 @@ fn send_until(stopped: &AtomicBool, producer: &Producer, partitions: i32, plan: 
                 continue;
             }
             let key = random.usize(..plan.keys);
-            let job = Job::of(&format!("key-{key}"), plan.acts.clone());
+            let mut acts = plan.acts.clone();
+            if plan.failing > 0 && random.usize(..plan.failing) == 0 {
+                acts.push(Act::FailUntil(random.u32(2..7)));
+            }
+            let job = Job::of(&format!("key-{key}"), acts);
             let draft = (partition_of(key, partitions), format!("load-{number}"), job);
             first.insert(number, draft.clone());
             drafts.push(draft);

@@ -218,8 +218,20 @@ impl Ledger {
         rows.iter().map(|row| (row.get(0), row.get(1))).collect()
     }
 
-    /// Waits until every record of the topic lies below the watermark: none is stuck.
+    /// How many open rows there are.
+    pub async fn open(&self) -> usize {
+        usize::try_from(self.number("SELECT count(*) FROM inbox.messages WHERE state = 0").await)
+            .expect("not negative")
+    }
+
+    /// Waits until every record of the topic lies below the watermark, and no row is open: none is stuck.
     pub async fn is_finished(&self, topic: &FreshTopic) {
+        self.is_passed(topic).await;
+        wait::until("no open row", async || self.open().await == 0).await;
+    }
+
+    /// Waits until every record of the topic lies below the watermark.
+    pub async fn is_passed(&self, topic: &FreshTopic) {
         let ends: Vec<i64> = topic.ends();
         wait::until_is("the watermarks", ends, async || {
             self.watermarks(topic).await.iter().map(|(watermark, _)| *watermark).collect()

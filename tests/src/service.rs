@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use inbox_core::{Inbox, Postgres, PostgresStore, Settings};
+use inbox_core::{Inbox, Postgres, PostgresStore, RetryPolicy, Settings};
 use inbox_kafka::{Error, KafkaConfig, Stopped, consume};
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
@@ -57,16 +57,22 @@ pub struct Limits {
     pub flush_interval: Duration,
     /// `Settings::drain_limit`
     pub drain_limit: Duration,
-    /// `Settings::retry_base`
+    /// `RetryPolicy::in_place`
+    pub in_place: u32,
+    /// `RetryPolicy::base`
     pub retry_base: Duration,
-    /// `Settings::retry_cap`
+    /// `RetryPolicy::cap`
     pub retry_cap: Duration,
+    /// `RetryPolicy::max_attempts`, also those of a broken constraint
+    pub max_attempts: u32,
+    /// `Settings::max_open_keys`
+    pub max_open_keys: usize,
     /// `Settings::probe_cap`
     pub probe_cap: Duration,
 }
 
 impl Default for Limits {
-    /// Those of [`Settings`], with shorter waits.
+    /// Those of [`Settings`], with shorter waits and more attempts.
     fn default() -> Self {
         let settings = Settings::default();
         Self {
@@ -78,8 +84,11 @@ impl Default for Limits {
             lock_timeout: settings.lock_timeout,
             flush_interval: Duration::from_millis(200),
             drain_limit: settings.drain_limit,
+            in_place: settings.retry.in_place,
             retry_base: Duration::from_millis(50),
             retry_cap: Duration::from_secs(1),
+            max_attempts: 1000,
+            max_open_keys: settings.max_open_keys,
             probe_cap: Duration::from_millis(500),
         }
     }
@@ -98,8 +107,15 @@ impl Limits {
             lock_timeout: self.lock_timeout,
             flush_interval: self.flush_interval,
             drain_limit: self.drain_limit,
-            retry_base: self.retry_base,
-            retry_cap: self.retry_cap,
+            retry: RetryPolicy {
+                in_place: self.in_place,
+                base: self.retry_base,
+                cap: self.retry_cap,
+                max_attempts: self.max_attempts,
+                constraint_attempts: self.max_attempts,
+                ..RetryPolicy::default()
+            },
+            max_open_keys: self.max_open_keys,
             probe_cap: self.probe_cap,
             ..Settings::default()
         }

@@ -1,5 +1,5 @@
-//! Everything at once, at random: processes killed, stopped and restarted, connections cut and
-//! silent, commits lost, epochs raised by others; and still each effect once, in order, none dead.
+//! Everything at once, at random: handlers fail, processes are killed, stopped and restarted, connections cut
+//! and silent, commits lost, epochs raised by others; and still each effect once, in order, none dead.
 //!
 //! `INBOX_TEST_CHAOS_SECONDS` says for how long (20), `INBOX_TEST_SEED` with which choices.
 
@@ -43,7 +43,8 @@ async fn everything_at_once(acts: Vec<Act>) {
         member.supervise();
         members.push(member);
     }
-    let load = Load::start(&topic, LoadPlan { seed, keys: 60, per_second: 200, acts, ..LoadPlan::default() });
+    let plan = LoadPlan { seed, keys: 60, per_second: 200, failing: 40, acts, ..LoadPlan::default() };
+    let load = Load::start(&topic, plan);
     ledger.reaches(100).await;
 
     let since = Instant::now();

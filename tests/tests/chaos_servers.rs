@@ -33,7 +33,8 @@ async fn everything_at_once_and_the_servers() {
         members.push(member);
     }
     let acts = if random.bool() { vec![Act::Note] } else { vec![Act::Look, Act::Sleep(2), Act::Note] };
-    let load = Load::start(&topic, LoadPlan { seed, keys: 60, per_second: 200, acts, ..LoadPlan::default() });
+    let plan = LoadPlan { seed, keys: 60, per_second: 200, failing: 40, acts, ..LoadPlan::default() };
+    let load = Load::start(&topic, plan);
     ledger.reaches(100).await;
 
     let since = Instant::now();

@@ -270,12 +270,12 @@ async fn a_failure_for_a_while() {
     running.stop().await;
 }
 
-/// The service stops while a message waits for its next attempt: it is not lost.
+/// The service stops while a message waits in memory for its next attempt: it is not lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failure_across_a_restart() {
     let (ledger, topic) = scene(1).await;
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
-    let service = Service::new(&ledger, &topic);
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.in_place = 1000);
     let running = service.start().await;
     let mut drafts = notes("before", 10, 5, 1);
     drafts.push((0, "bad".into(), Job::of("key-3", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note])));

@@ -3,12 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-
 use crate::identity::{BusinessKey, MessageId, SubscriptionId};
-use crate::record::{Headers, Record};
+use crate::record::Record;
 use crate::store::Fence;
+use crate::stored;
 
 /// Why a message became a dead letter. The names are stored: a contract.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -110,39 +108,15 @@ pub struct DeadLetter {
 }
 
 impl DeadLetter {
-    /// The longest reason kept, in bytes.
-    const MAX_REASON: usize = 8 * 1024;
-
     /// The reason as text that any database stores: without NUL, of bounded length.
     #[must_use]
     pub fn stored_reason(&self) -> String {
-        let mut end = self.reason.len().min(Self::MAX_REASON);
-        while !self.reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        self.reason[..end].replace('\0', "\u{fffd}")
+        stored::reason(&self.reason)
     }
 
     /// The headers as they are stored: a JSON array of `[name, base64 of the value or null]`.
     #[must_use]
     pub fn stored_headers(&self) -> Vec<u8> {
-        encode_headers(&self.record.headers)
-    }
-}
-
-fn encode_headers(headers: &Headers) -> Vec<u8> {
-    let pairs: Vec<_> =
-        headers.iter().map(|(name, value)| (name, value.map(|v| STANDARD.encode(v)))).collect();
-    serde_json::to_vec(&pairs).expect("text and null always serialise")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn headers_of_any_bytes_become_json() {
-        let headers = Headers::new([("a\0b", Some(vec![0xff, 0].into())), ("none", None)]);
-        assert_eq!(encode_headers(&headers), br#"[["a\u0000b","/wA="],["none",null]]"#);
+        stored::encode_headers(&self.record.headers)
     }
 }

@@ -73,12 +73,7 @@ pub struct StoredId(Uuid);
 impl StoredId {
     fn of(id: &[u8]) -> Self {
         let hyphenated = if id.len() == 36 { Uuid::try_parse_ascii(id).ok() } else { None };
-        Self(hyphenated.unwrap_or_else(|| {
-            let hash = blake3::hash(id);
-            let mut first = [0; 16];
-            first.copy_from_slice(&hash.as_bytes()[..16]);
-            Uuid::from_bytes(first)
-        }))
+        Self(hyphenated.unwrap_or_else(|| first_bits(&blake3::hash(id))))
     }
 
     /// As the `uuid` value that the store writes.
@@ -291,14 +286,25 @@ impl fmt::Debug for Epoch {
 
 /// What tells business keys apart in the store, within a subscription and partition: 128 bits, as keys have
 /// any length. A message without a key is one of its own.
+///
+/// **A contract**: it is stored with open and dead rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyId(Uuid);
 
 impl KeyId {
     /// That of a message with this key and id.
+    ///
+    /// The first 128 bits of a blake3 hash, of different things for keys and ids: no id that a sender makes up
+    /// is another message's key. Unlike with ids, a UUID is bytes like any other: keys that differ by case only
+    /// are two, and two lanes handle them.
     #[must_use]
     pub fn of(key: Option<&BusinessKey>, id: StoredId) -> Self {
-        Self(key.map_or(id, |key| StoredId::of(key.as_bytes())).0)
+        let mut hasher = blake3::Hasher::new();
+        match key {
+            Some(key) => hasher.update(b"key").update(key.as_bytes()),
+            None => hasher.update(b"id").update(id.0.as_bytes()),
+        };
+        Self(first_bits(&hasher.finalize()))
     }
 
     /// As the `uuid` value that the store writes.
@@ -312,6 +318,13 @@ impl KeyId {
     pub fn from_uuid(id: Uuid) -> Self {
         Self(id)
     }
+}
+
+/// The first 128 bits of a hash.
+fn first_bits(hash: &blake3::Hash) -> Uuid {
+    let mut first = [0; 16];
+    first.copy_from_slice(&hash.as_bytes()[..16]);
+    Uuid::from_bytes(first)
 }
 
 /// The random token of a start: whoever has it ends what was started. Made before the statement, so that a
@@ -365,6 +378,28 @@ mod tests {
         let long = "x".repeat(1 << 20);
         assert_ne!(MessageId::new(&*long).stored(), MessageId::new(&long[1..]).stored());
         assert_ne!(MessageId::new("a\0b").stored(), MessageId::new("a").stored());
+    }
+
+    #[test]
+    fn keys_are_told_apart_by_every_byte_and_from_ids() {
+        let uuid = "6f1f9c3e-5b5a-4a52-9d0e-0f3c8a3b7c11";
+        let (id, upper) = (MessageId::new(uuid).stored(), uuid.to_uppercase());
+        let key = |key: &[u8]| KeyId::of(Some(&BusinessKey::new(key)), id);
+        let hash = KeyId::of(None, id).as_uuid().to_string();
+        let ids = [
+            KeyId::of(None, id),
+            KeyId::of(None, MessageId::new("another").stored()),
+            key(uuid.as_bytes()),
+            key(upper.as_bytes()),
+            key(id.as_uuid().as_bytes()),
+            key(hash.as_bytes()),
+            key(b""),
+            key(b"\0"),
+        ];
+        let distinct: std::collections::HashSet<_> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len());
+        // A key's does not depend on the message's id.
+        assert_eq!(KeyId::of(Some(&BusinessKey::new(b"")), MessageId::new("another").stored()), key(b""));
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod record;
 mod retry;
 mod short;
 pub mod store;
+mod stored;
 mod subscription;
 mod tx;
 
@@ -44,8 +45,8 @@ pub use failure::{Failure, FailureClass, Outcome};
 pub use field_value::FieldValue;
 pub use handler::{BatchHandler, Handler};
 pub use identity::{
-    BusinessKey, Epoch, KeyId, MessageId, Offset, Partition, PartitionId, Place, StartToken, StoredId, SubscriptionId,
-    SubscriptionName, Topic,
+    BusinessKey, Epoch, KeyId, MessageId, Offset, Partition, PartitionId, Place, StartToken, StoredId,
+    SubscriptionId, SubscriptionName, Topic,
 };
 pub use inbox::{Inbox, OnRestore, Settings, StartError};
 #[doc(inline)]

@@ -19,6 +19,8 @@ pub fn letter<D: Dialect>(scene: &Scene<D>, id: &str, offset: i64, value: Option
         reason: "the order is over the limit".into(),
         attempts: 1,
         record: record(offset, value),
+        since_first: None,
+        blocks: false,
         with_bytes: true,
     }
 }

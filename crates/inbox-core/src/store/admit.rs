@@ -65,6 +65,14 @@ pub enum RowState {
 }
 
 impl RowState {
+    pub(crate) fn stored(self) -> i16 {
+        match self {
+            Self::Open => 0,
+            Self::Dead => 1,
+            Self::Done => 2,
+        }
+    }
+
     pub(crate) fn from_stored(state: i32) -> Option<Self> {
         match state {
             0 => Some(Self::Open),

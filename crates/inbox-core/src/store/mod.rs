@@ -22,8 +22,10 @@
 mod accept_log;
 mod admit;
 mod bury;
+mod clock;
 mod error;
 mod flush;
+mod kept;
 mod limits;
 mod migrate;
 mod move_subscription;
@@ -85,8 +87,8 @@ pub trait Store: Clone + Send + Sync + 'static {
 /// elsewhere, its methods change with the inbox.
 ///
 /// Every method that takes a connection leaves it without an open transaction, except `admit` when
-/// it answers `Ok(Admitted::Open(_))`, and `finish` when it answers `Ok(Transition::Done)`. After an `Err` or a dropped future the connection must be
-/// [discarded](Self::discard).
+/// it answers `Ok(Admitted::Open(_))`, and `finish` when it answers `Ok(Transition::Done)`. After an `Err` or
+/// a dropped future the connection must be [discarded](Self::discard).
 pub trait Database: Sized + Send + Sync + 'static {
     /// What knows how to connect.
     type Store: Store<Db = Self>;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::identity::{BusinessKey, KeyId, MessageId, PartitionId, StoredId, SubscriptionId};
+use crate::identity::{BusinessKey, KeyId, MessageId, PartitionId, SubscriptionId};
 use crate::record::Record;
 
 use super::Fence;
@@ -58,11 +58,4 @@ impl Park {
     pub fn key_id(&self) -> KeyId {
         KeyId::of(self.key.as_ref(), self.id.stored())
     }
-}
-
-/// Messages in the order of their ids, as admission has them; of equal ids the lowest offset first: it stays.
-pub(crate) fn by_id(messages: &[Park]) -> Vec<(StoredId, &Park)> {
-    let mut messages: Vec<_> = messages.iter().map(|message| (message.id.stored(), message)).collect();
-    messages.sort_by_key(|(id, message)| (*id, message.record.offset()));
-    messages
 }

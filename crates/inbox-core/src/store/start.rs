@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use crate::failure::FailureClass;
 use crate::identity::{BusinessKey, KeyId, MessageId, Offset, StartToken, StoredId, SubscriptionId};
 use crate::record::{Headers, Timestamp};
+use crate::stored;
 
-use super::Fence;
+use super::{Fence, StoreError};
 
 /// The key whose head is to be started.
 #[derive(Clone, Copy, Debug)]
@@ -99,4 +101,14 @@ pub enum Transition {
     Gone,
     /// The partition belongs to another epoch: nothing was written.
     Fenced,
+}
+
+/// What rows have as bytes, read back.
+pub(crate) fn read_bytes(id: Vec<u8>, headers: Option<&[u8]>) -> Result<(MessageId, Headers), StoreError> {
+    let id = String::from_utf8(id).ok().map(MessageId::new);
+    let headers = headers.map_or_else(|| Some(Headers::default()), stored::decode_headers);
+    id.zip(headers).ok_or_else(|| StoreError::Statement {
+        class: FailureClass::Conflict,
+        reason: "an open row has an id or headers that this version did not write".into(),
+    })
 }

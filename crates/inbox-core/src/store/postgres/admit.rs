@@ -1,21 +1,16 @@
 //! Admit: BEGIN, fence and receipts in one round trip.
 
-use diesel::pg::Pg;
-use diesel::query_builder::{Query, QueryFragment, QueryId};
 use diesel::result::{DatabaseErrorKind, Error as DieselError};
 use diesel::sql_types::{Array, BigInt, Integer, Text, Uuid as SqlUuid};
 use diesel::{QueryResult, QueryableByName, sql_query};
-use diesel_async::{AsyncPgConnection, RunQueryDsl, SimpleAsyncConnection};
-use futures_util::future::join;
 use uuid::Uuid;
 
 use crate::failure::FailureClass;
 use crate::identity::PartitionId;
-use crate::store::{
-    Admission, Admit, Admitted, Conflict, Fence, Prepared, RowState, StoreError, TransactionLimits,
-};
+use crate::store::{Admission, Admit, Admitted, Conflict, Fence, RowState, StoreError, TransactionLimits};
 
 use super::PgConn;
+use super::begin::begin_with;
 use super::commit::rollback;
 use super::connection::limits_in_millis;
 
@@ -87,7 +82,7 @@ async fn admit_one(
         .bind::<SqlUuid, _>(message.id.as_uuid())
         .bind::<BigInt, _>(message.offset.0)
         .bind::<Integer, _>(message.fingerprint);
-    sent_after(&conn.conn, &begin, query).await
+    begin_with(&conn.conn, &begin, query).await
 }
 
 /// For many the good path looks first and inserts then, which is cheaper; the constraint decides in
@@ -124,20 +119,7 @@ async fn admit_many(
         .bind::<Array<Integer>, _>(id_partitions)
         .bind::<Array<BigInt>, _>(offsets)
         .bind::<Array<Integer>, _>(fingerprints);
-    sent_after(&conn.conn, &begin, query).await
-}
-
-/// Sends BEGIN and the admission without waiting in between. If BEGIN fails alone, the admission
-/// finds no mark and fails too: it cannot commit a receipt by itself.
-async fn sent_after<Q>(conn: &AsyncPgConnection, begin: &str, admission: Q) -> QueryResult<Vec<Answer>>
-where
-    Q: Query<SqlType = diesel::sql_types::Untyped> + QueryFragment<Pg> + QueryId + Send,
-{
-    let (mut first, mut second) = (conn, conn);
-    let (started, answers) =
-        join(first.batch_execute(begin), Prepared::of(admission).load(&mut second)).await;
-    started?;
-    answers
+    begin_with(&conn.conn, &begin, query).await
 }
 
 fn read(answers: &[Answer]) -> Result<Admitted, StoreError> {

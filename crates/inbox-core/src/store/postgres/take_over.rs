@@ -3,11 +3,13 @@
 use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
+use uuid::Uuid;
 
 use crate::failure::FailureClass;
-use crate::identity::{Offset, PartitionId};
+use crate::identity::{KeyId, Offset, PartitionId, SubscriptionId};
 use crate::record::Timestamp;
-use crate::store::{LastRecord, Log, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::store::clock::from_micros;
+use crate::store::{LastRecord, Log, OpenKey, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::PgConn;
 use super::commit::{commit, rollback};
@@ -50,6 +52,16 @@ struct StandingRow {
     consumer_group: String,
     #[diesel(sql_type = Bool)]
     removed: bool,
+}
+
+#[derive(QueryableByName)]
+struct OpenRow {
+    #[diesel(sql_type = Integer)]
+    subscription_id: i32,
+    #[diesel(sql_type = SqlUuid)]
+    key_id: Uuid,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    due_in: Option<i64>,
 }
 
 pub(super) async fn take_over(
@@ -129,6 +141,7 @@ pub(super) async fn take_over(
     .bind::<Array<Integer>, _>(&subscriptions)
     .load(pg)
     .await?;
+    let open = open_keys(conn, row.id, &subscriptions).await?;
     commit(conn).await?;
     let watermarks: Option<Vec<Offset>> = subscriptions
         .iter()
@@ -139,6 +152,7 @@ pub(super) async fn take_over(
         incarnation: row.incarnation,
         flush_number: row.flush_number,
         number_before: row.number_before,
+        open,
         log,
         last: row
             .last_offset
@@ -149,6 +163,41 @@ pub(super) async fn take_over(
             reason: "a watermark that was just written is not there".into(),
         })?,
     })
+}
+
+/// Whatever had started an open row has ended: it was waited for, or comes too late.
+const CLEAR: &str = "\
+    UPDATE inbox.messages SET start_token = NULL, started_at = NULL \
+    WHERE subscription_id = ANY ($2) AND partition_id = $1 AND (state = 0 OR blocks_key) \
+        AND start_token IS NOT NULL";
+
+/// The head of each key: its first row.
+const OPEN: &str = "\
+    SELECT DISTINCT ON (subscription_id, key_id) subscription_id, key_id, \
+        CASE WHEN state = 0 THEN \
+            greatest(coalesce(extract(epoch FROM due_at - clock_timestamp()) * 1000000, 0), 0)::bigint END AS due_in \
+    FROM inbox.messages \
+    WHERE subscription_id = ANY ($2) AND partition_id = $1 AND (state = 0 OR blocks_key) \
+    ORDER BY subscription_id, key_id, record_offset, message_id";
+
+async fn open_keys(conn: &PgConn, partition: i32, subscriptions: &[i32]) -> Result<Vec<OpenKey>, StoreError> {
+    let pg = &mut &conn.conn;
+    sql_query(CLEAR)
+        .bind::<Integer, _>(partition)
+        .bind::<Array<Integer>, _>(subscriptions)
+        .execute(pg)
+        .await?;
+    let rows: Vec<OpenRow> = sql_query(OPEN)
+        .bind::<Integer, _>(partition)
+        .bind::<Array<Integer>, _>(subscriptions)
+        .load(pg)
+        .await?;
+    let key = |row: OpenRow| OpenKey {
+        subscription: SubscriptionId(row.subscription_id),
+        key: KeyId::from_uuid(row.key_id),
+        due_in: row.due_in.map(from_micros),
+    };
+    Ok(rows.into_iter().map(key).collect())
 }
 
 /// Locked until the end of the transaction, and before anything of a partition is: a move or removal that

@@ -1,6 +1,5 @@
 //! Admit: BEGIN, fence and receipts in one go.
 
-use diesel::connection::SimpleConnection;
 use diesel::sql_types::{BigInt, Binary, Integer};
 use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
 
@@ -29,26 +28,9 @@ pub(super) async fn admit(
     let Some(lock) = conn.wait_for_turn(limits.lock).await else {
         return Ok(Admitted::Waiting);
     };
-    let begin = conn.begin(lock);
-    let mark = conn.mark();
     let admission = admission.clone();
-    let admitted = conn
-        .run(move |sqlite| {
-            begin(sqlite)?;
-            let admitted = sqlite
-                .batch_execute(&format!("SAVEPOINT {mark}"))
-                .map_err(StoreError::from)
-                .and_then(|()| admit_all(sqlite, &admission));
-            if !matches!(admitted, Ok(Admitted::Open(_))) {
-                sqlite.batch_execute("ROLLBACK")?;
-            }
-            admitted
-        })
-        .await;
-    if !matches!(admitted, Ok(Admitted::Open(_))) {
-        conn.end_turn();
-    }
-    admitted
+    let admit = move |sqlite: &mut SqliteConnection| admit_all(sqlite, &admission);
+    conn.keep_open(lock, admit, |admitted| matches!(admitted, Admitted::Open(_))).await
 }
 
 fn admit_all(sqlite: &mut SqliteConnection, admission: &Admission) -> Result<Admitted, StoreError> {

@@ -152,6 +152,42 @@ impl SqliteConn {
         self.conn.spawn_blocking(move |sqlite| Ok(work(sqlite))).await.map_err(StoreError::from)?
     }
 
+    /// Another transaction did not end within the limit.
+    pub(super) fn no_turn(limits: &TransactionLimits) -> StoreError {
+        let reason =
+            format!("another transaction of this process holds the database for more than {:?}", limits.lock);
+        StoreError::Statement { class: FailureClass::Unclear, reason }
+    }
+
+    /// Begins a transaction with its mark, after `wait_for_turn`, and runs this in it. It stays open if the
+    /// answer is one that is kept open; else it is rolled back.
+    pub(super) async fn keep_open<R: Send + 'static>(
+        &mut self,
+        lock: Duration,
+        work: impl FnOnce(&mut SqliteConnection) -> Result<R, StoreError> + Send + 'static,
+        is_kept: impl Fn(&R) -> bool + Copy + Send + 'static,
+    ) -> Result<R, StoreError> {
+        let begin = self.begin(lock);
+        let mark = self.mark();
+        let done = self
+            .run(move |sqlite| {
+                begin(sqlite)?;
+                let done = sqlite
+                    .batch_execute(&format!("SAVEPOINT {mark}"))
+                    .map_err(StoreError::from)
+                    .and_then(|()| work(sqlite));
+                if !done.as_ref().is_ok_and(is_kept) {
+                    sqlite.batch_execute("ROLLBACK")?;
+                }
+                done
+            })
+            .await;
+        if !done.as_ref().is_ok_and(is_kept) {
+            self.end_turn();
+        }
+        done
+    }
+
     /// A whole transaction in one go: it never stays open.
     pub(super) async fn transaction<R: Send + 'static, E: From<StoreError> + Send + 'static>(
         &mut self,
@@ -159,11 +195,7 @@ impl SqliteConn {
         work: impl FnOnce(&mut SqliteConnection) -> Result<R, E> + Send + 'static,
     ) -> Result<R, E> {
         let Some(lock) = self.wait_for_turn(limits.lock).await else {
-            let reason = format!(
-                "another transaction of this process holds the database for more than {:?}",
-                limits.lock
-            );
-            return Err(StoreError::Statement { class: FailureClass::Unclear, reason }.into());
+            return Err(Self::no_turn(limits).into());
         };
         let begin = self.begin(lock);
         let done = self

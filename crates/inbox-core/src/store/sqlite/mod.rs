@@ -3,16 +3,22 @@
 mod accept_log;
 mod admit;
 mod bury;
+mod bury_open;
 mod commit;
 mod connection;
 mod fence;
 mod file;
+mod finish;
 mod flush;
+mod kept;
 mod migrate;
 mod move_subscription;
+mod park;
+mod postpone;
 mod probe;
 mod register;
 mod remove;
+mod start;
 mod take_over;
 
 use std::sync::Arc;
@@ -27,9 +33,9 @@ use crate::identity::{Partition, SubscriptionId};
 use crate::tx::SqliteInner;
 
 use super::{
-    AcceptLog, Admission, Admitted, Buried, Database, Flush, Flushed, MigrationStatus, MoveError, Moved,
-    OnUnfinished, RegisterError, Registration, RemoveError, Removed, Store, StoreError, TakeOver, TakenOver,
-    TransactionLimits,
+    AcceptLog, Admission, Admitted, Buried, Database, Failed, Flush, Flushed, Head, MigrationStatus,
+    MoveError, Moved, OnUnfinished, Park, Parked, RegisterError, Registration, RemoveError, Removed, Start,
+    Started, Store, StoreError, TakeOver, TakenOver, TransactionLimits, Transition,
 };
 
 use self::file::DatabaseFile;
@@ -199,6 +205,48 @@ impl Database for Sqlite {
         letters: &'a [DeadLetter],
     ) -> Result<Buried, StoreError> {
         bury::bury(conn, limits, letters).await
+    }
+
+    async fn park<'a>(
+        conn: &'a mut SqliteConn,
+        limits: &'a TransactionLimits,
+        messages: &'a [Park],
+    ) -> Result<Parked, StoreError> {
+        park::park(conn, limits, messages).await
+    }
+
+    async fn start<'a>(
+        conn: &'a mut SqliteConn,
+        limits: &'a TransactionLimits,
+        start: &'a Start,
+    ) -> Result<Head, StoreError> {
+        start::start(conn, limits, start).await
+    }
+
+    async fn finish<'a>(
+        conn: &'a mut SqliteConn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+    ) -> Result<Transition, StoreError> {
+        finish::finish(conn, limits, row).await
+    }
+
+    async fn postpone<'a>(
+        conn: &'a mut SqliteConn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+        failed: &'a Failed,
+    ) -> Result<Transition, StoreError> {
+        postpone::postpone(conn, limits, row, failed).await
+    }
+
+    async fn bury_open<'a>(
+        conn: &'a mut SqliteConn,
+        limits: &'a TransactionLimits,
+        row: &'a Started,
+        letter: &'a DeadLetter,
+    ) -> Result<Transition, StoreError> {
+        bury_open::bury_open(conn, limits, row, letter).await
     }
 
     async fn register<'a>(

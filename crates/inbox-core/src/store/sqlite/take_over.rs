@@ -2,10 +2,13 @@
 
 use diesel::sql_types::{BigInt, Binary, Bool, Integer, Nullable, Text};
 use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, sql_query};
+use uuid::Uuid;
 
-use crate::identity::{Offset, PartitionId, SubscriptionId};
+use crate::failure::FailureClass;
+use crate::identity::{KeyId, Offset, PartitionId, SubscriptionId};
 use crate::record::Timestamp;
-use crate::store::{LastRecord, Log, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
+use crate::store::clock::from_millis;
+use crate::store::{LastRecord, Log, OpenKey, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
 
 use super::SqliteConn;
 
@@ -45,6 +48,14 @@ struct StandingRow {
     removed: bool,
 }
 
+#[derive(QueryableByName)]
+struct OpenRow {
+    #[diesel(sql_type = Binary)]
+    key_id: Vec<u8>,
+    #[diesel(sql_type = Nullable<BigInt>)]
+    due_in: Option<i64>,
+}
+
 /// It waits out the old owner's transactions because it waits for every transaction.
 pub(super) async fn take_over(
     conn: &mut SqliteConn,
@@ -75,6 +86,7 @@ pub(super) async fn take_over(
             flush_number,
             number_before: row.flush_number,
             watermarks: watermarks?,
+            open: open_keys(sqlite, row.id, &asked.subscriptions)?,
             log,
             last: row
                 .last_offset
@@ -123,6 +135,41 @@ fn watermark(
             .bind::<Integer, _>(partition)
             .get_result(sqlite)?;
     Ok(Offset(found.watermark))
+}
+
+/// Whatever had started an open row has ended: it waited with this transaction, or comes too late.
+const CLEAR: &str = "\
+    UPDATE inbox_messages SET start_token = NULL, started_at = NULL \
+    WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) AND start_token IS NOT NULL";
+
+/// The head of each key: its first row.
+const OPEN: &str = "\
+    SELECT key_id, iif(state = 1, NULL, max(coalesce(due_at - clock.now, 0), 0)) AS due_in FROM ( \
+        SELECT key_id, state, due_at, \
+            row_number() OVER (PARTITION BY key_id ORDER BY record_offset, message_id) AS place \
+        FROM inbox_messages WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) \
+    ), (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE place = 1";
+
+fn open_keys(
+    sqlite: &mut SqliteConnection,
+    partition: i32,
+    subscriptions: &[SubscriptionId],
+) -> Result<Vec<OpenKey>, StoreError> {
+    let mut open = Vec::new();
+    for subscription in subscriptions {
+        sql_query(CLEAR).bind::<Integer, _>(subscription.0).bind::<Integer, _>(partition).execute(sqlite)?;
+        let rows: Vec<OpenRow> =
+            sql_query(OPEN).bind::<Integer, _>(subscription.0).bind::<Integer, _>(partition).load(sqlite)?;
+        for row in rows {
+            let key = Uuid::from_slice(&row.key_id).map_err(|_| StoreError::Statement {
+                class: FailureClass::Infrastructure,
+                reason: "an open row has a key that is no key".into(),
+            })?;
+            let due_in = row.due_in.map(from_millis);
+            open.push(OpenKey { subscription: *subscription, key: KeyId::from_uuid(key), due_in });
+        }
+    }
+    Ok(open)
 }
 
 fn standings(

@@ -1,0 +1,57 @@
+//! Writes new open and dead rows.
+
+use diesel::sql_query;
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Integer, Nullable, SmallInt, Text, Uuid as SqlUuid};
+use diesel_async::RunQueryDsl;
+use uuid::Uuid;
+
+use crate::identity::BusinessKey;
+use crate::store::clock::micros;
+use crate::store::kept::Kept;
+use crate::store::{Prepared, StoreError};
+
+use super::PgConn;
+
+/// A row that is there, in any state, stays as it is.
+const INSERT: &str = "\
+    INSERT INTO inbox.messages \
+        (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \
+         raw_id, business_key, headers, record_key, payload, record_time, key_id, due_at, first_attempt_at, \
+         last_attempt_at, blocks_key) \
+    SELECT u.message_id, u.record_offset, u.subscription_id, u.partition_id, u.fingerprint, u.state, u.attempts, \
+        u.class, u.reason, u.raw_id, u.business_key, u.headers, u.record_key, u.payload, u.record_time, u.key_id, \
+        now() + u.due_in * interval '1 microsecond', now() - u.since_first * interval '1 microsecond', \
+        CASE WHEN u.attempts > 0 THEN now() END, u.blocks_key \
+    FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) \
+        AS u (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \
+              raw_id, business_key, headers, record_key, payload, record_time, key_id, due_in, since_first, \
+              blocks_key) \
+    ON CONFLICT (subscription_id, message_id) DO NOTHING";
+
+/// Answers with how many were written. They must be sorted by id.
+pub(super) async fn insert(conn: &PgConn, rows: &[Kept<'_>]) -> Result<usize, StoreError> {
+    fn column<'a, T>(rows: &'a [Kept<'a>], of: impl Fn(&'a Kept<'a>) -> T) -> Vec<T> {
+        rows.iter().map(of).collect()
+    }
+    let query = sql_query(INSERT)
+        .bind::<Array<SqlUuid>, Vec<Uuid>>(column(rows, |row| row.stored_id.as_uuid()))
+        .bind::<Array<BigInt>, _>(column(rows, |row| row.record.offset().0))
+        .bind::<Array<Integer>, _>(column(rows, |row| row.subscription.0))
+        .bind::<Array<Integer>, _>(column(rows, |row| row.fence.partition.0))
+        .bind::<Array<Integer>, _>(column(rows, |row| row.record.fingerprint()))
+        .bind::<Array<SmallInt>, _>(column(rows, |row| row.state.stored()))
+        .bind::<Array<Integer>, _>(column(rows, |row| row.attempts))
+        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.class))
+        .bind::<Array<Nullable<Text>>, _>(column(rows, |row| row.reason.as_deref()))
+        .bind::<Array<Binary>, _>(column(rows, |row| row.id.as_str().as_bytes()))
+        .bind::<Array<Nullable<Binary>>, _>(column(rows, |row| row.key.map(BusinessKey::as_bytes)))
+        .bind::<Array<Nullable<Binary>>, _>(column(rows, Kept::headers))
+        .bind::<Array<Nullable<Binary>>, _>(column(rows, Kept::record_key))
+        .bind::<Array<Nullable<Binary>>, _>(column(rows, Kept::payload))
+        .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.record.timestamp.map(|time| time.0)))
+        .bind::<Array<SqlUuid>, _>(column(rows, |row| row.key_id().as_uuid()))
+        .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.due_in.map(micros)))
+        .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.since_first.map(micros)))
+        .bind::<Array<Nullable<Bool>>, _>(column(rows, |row| row.blocks));
+    Ok(Prepared::of(query).execute(&mut &conn.conn).await?)
+}
