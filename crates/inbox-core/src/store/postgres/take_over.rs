@@ -1,12 +1,12 @@
 //! Take over: a new epoch, after every transaction under the old one has ended (P4).
 
-use diesel::sql_types::{Array, BigInt, Bool, Integer, Nullable, Text, Uuid as SqlUuid};
+use diesel::sql_types::{Array, BigInt, Binary, Bool, Integer, Nullable, Text, Uuid as SqlUuid};
 use diesel::{QueryableByName, sql_query};
 use diesel_async::RunQueryDsl;
 use uuid::Uuid;
 
 use crate::failure::FailureClass;
-use crate::identity::{KeyId, Offset, PartitionId, SubscriptionId};
+use crate::identity::{BusinessKey, KeyId, Offset, PartitionId, SubscriptionId};
 use crate::record::Timestamp;
 use crate::store::clock::from_micros;
 use crate::store::{LastRecord, Log, OpenKey, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
@@ -60,6 +60,10 @@ struct OpenRow {
     subscription_id: i32,
     #[diesel(sql_type = SqlUuid)]
     key_id: Uuid,
+    #[diesel(sql_type = Nullable<Binary>)]
+    business_key: Option<Vec<u8>>,
+    #[diesel(sql_type = BigInt)]
+    record_offset: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
     due_in: Option<i64>,
 }
@@ -173,7 +177,7 @@ const CLEAR: &str = "\
 
 /// The head of each key: its first row.
 const OPEN: &str = "\
-    SELECT DISTINCT ON (subscription_id, key_id) subscription_id, key_id, \
+    SELECT DISTINCT ON (subscription_id, key_id) subscription_id, key_id, business_key, record_offset, \
         CASE WHEN state = 0 THEN \
             greatest(coalesce(extract(epoch FROM due_at - clock_timestamp()) * 1000000, 0), 0)::bigint END AS due_in \
     FROM inbox.messages \
@@ -195,6 +199,8 @@ async fn open_keys(conn: &PgConn, partition: i32, subscriptions: &[i32]) -> Resu
     let key = |row: OpenRow| OpenKey {
         subscription: SubscriptionId(row.subscription_id),
         key: KeyId::from_uuid(row.key_id),
+        business_key: row.business_key.as_deref().map(BusinessKey::new),
+        offset: Offset(row.record_offset),
         due_in: row.due_in.map(from_micros),
     };
     Ok(rows.into_iter().map(key).collect())

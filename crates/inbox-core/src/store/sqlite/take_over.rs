@@ -5,7 +5,7 @@ use diesel::{OptionalExtension, QueryableByName, RunQueryDsl, SqliteConnection, 
 use uuid::Uuid;
 
 use crate::failure::FailureClass;
-use crate::identity::{KeyId, Offset, PartitionId, SubscriptionId};
+use crate::identity::{BusinessKey, KeyId, Offset, PartitionId, SubscriptionId};
 use crate::record::Timestamp;
 use crate::store::clock::from_millis;
 use crate::store::{LastRecord, Log, OpenKey, Standing, StoreError, TakeOver, TakenOver, TransactionLimits};
@@ -52,6 +52,10 @@ struct StandingRow {
 struct OpenRow {
     #[diesel(sql_type = Binary)]
     key_id: Vec<u8>,
+    #[diesel(sql_type = Nullable<Binary>)]
+    business_key: Option<Vec<u8>>,
+    #[diesel(sql_type = BigInt)]
+    record_offset: i64,
     #[diesel(sql_type = Nullable<BigInt>)]
     due_in: Option<i64>,
 }
@@ -144,8 +148,8 @@ const CLEAR: &str = "\
 
 /// The head of each key: its first row.
 const OPEN: &str = "\
-    SELECT key_id, iif(state = 1, NULL, max(coalesce(due_at - clock.now, 0), 0)) AS due_in FROM ( \
-        SELECT key_id, state, due_at, \
+    SELECT key_id, business_key, record_offset, iif(state = 1, NULL, max(coalesce(due_at - clock.now, 0), 0)) AS due_in FROM ( \
+        SELECT key_id, business_key, record_offset, state, due_at, \
             row_number() OVER (PARTITION BY key_id ORDER BY record_offset, message_id) AS place \
         FROM inbox_messages WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) \
     ), (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE place = 1";
@@ -166,7 +170,13 @@ fn open_keys(
                 reason: "an open row has a key that is no key".into(),
             })?;
             let due_in = row.due_in.map(from_millis);
-            open.push(OpenKey { subscription: *subscription, key: KeyId::from_uuid(key), due_in });
+            open.push(OpenKey {
+                subscription: *subscription,
+                key: KeyId::from_uuid(key),
+                business_key: row.business_key.as_deref().map(BusinessKey::new),
+                offset: Offset(row.record_offset),
+                due_in,
+            });
         }
     }
     Ok(open)
