@@ -107,13 +107,18 @@ async fn parked_across_rebalances() {
              END $$",
         )
         .await;
-    let service = Service::new(&ledger, &topic).limits(|limits| limits.retry_cap = Duration::from_millis(200));
+    let service =
+        Service::new(&ledger, &topic).limits(|limits| limits.retry_cap = Duration::from_millis(200));
     let mut drafts = Vec::new();
     for key in 0..12 {
         for n in 0..8 {
             let alone = Act::Send(format!("SELECT alone('key-{key}')"));
             let fails = Act::FailUntil(if n % 3 == 0 { 7 } else { 1 });
-            drafts.push((key % 3, format!("{key}-{n}"), Job::of(&format!("key-{key}"), [alone, fails, Act::Note])));
+            drafts.push((
+                key % 3,
+                format!("{key}-{n}"),
+                Job::of(&format!("key-{key}"), [alone, fails, Act::Note]),
+            ));
         }
     }
     let first = Worker::start(&service.named("first"));
@@ -142,7 +147,10 @@ async fn parked_across_rebalances() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_partition_moves_between_a_failure_and_its_parking() {
     let (ledger, topic) = scene(1).await;
-    let service = Service::new(&ledger, &topic).limits(|limits| limits.in_place = 1);
+    let service = Service::new(&ledger, &topic).limits(|limits| {
+        limits.in_place = 1;
+        limits.max_batch = 1;
+    });
     let running = service.start().await;
     let mut drafts = vec![(0, "m".into(), Job::of("key", [Act::Sleep(700), Act::FailUntil(2), Act::Note]))];
     drafts.push((0, "behind".into(), Job::note("key")));
@@ -194,7 +202,8 @@ async fn a_dead_letter_that_blocks_its_key() {
     let running = service.start().await;
     let bad = |id: &str, key: &str| (0, id.to_owned(), Job::of(key, [Act::Fail("cannot be".into())]));
     // One that was never parked, one that was, and one behind open rows.
-    let mut drafts = vec![bad("bad-0", "key-0"), (0, "fails".into(), Job::of("key-1", [Act::FailUntil(6), Act::Note]))];
+    let mut drafts =
+        vec![bad("bad-0", "key-0"), (0, "fails".into(), Job::of("key-1", [Act::FailUntil(6), Act::Note]))];
     drafts.push(bad("bad-1", "key-1"));
     let _ = send(&topic, &drafts);
     let mut sent = send(&topic, &notes("m", 30, 3, 1));
@@ -214,7 +223,7 @@ async fn a_dead_letter_that_blocks_its_key() {
     running.stop().await;
 
     // A person lets them go.
-    ledger.execute("UPDATE inbox.messages SET blocks_key = false WHERE state = 1").await;
+    ledger.execute("UPDATE inbox.messages SET blocks_key = NULL WHERE state = 1").await;
     let running = service.start().await;
     ledger.is_finished(&topic).await;
     let effects = ledger.effects().await;
@@ -235,9 +244,8 @@ async fn too_many_failing_keys_stop_their_subscription() {
         limits.max_batch = 1;
     });
     let running = service.start().await;
-    let drafts: Vec<Draft> = (0..400)
-        .map(|n| (n % 2, format!("m-{n}"), depend(&format!("key-{}", n % 100))))
-        .collect();
+    let drafts: Vec<Draft> =
+        (0..400).map(|n| (n % 2, format!("m-{n}"), depend(&format!("key-{}", n % 100)))).collect();
     let sent = send(&topic, &drafts);
     let keys = "SELECT count(DISTINCT key_id) FROM inbox.messages WHERE state = 0";
     wait::until("the limit", async || ledger.number(keys).await >= 6).await;
@@ -268,7 +276,8 @@ async fn a_wait_that_the_handler_asked_for() {
     ledger.reaches(1).await;
     assert_eq!(running.runs.of("soon"), [1, 2, 3, 4, 5, 6]);
     wait::until("it is parked", async || ledger.open().await == 1).await;
-    let wait = "SELECT extract(epoch FROM due_at - last_attempt_at)::bigint FROM inbox.messages WHERE state = 0";
+    let wait =
+        "SELECT extract(epoch FROM due_at - last_attempt_at)::bigint FROM inbox.messages WHERE state = 0";
     assert_eq!(ledger.number(wait).await, 3600, "a long wait is not waited for in memory");
     assert_eq!(running.runs.of("late"), [1]);
     running.stop().await;

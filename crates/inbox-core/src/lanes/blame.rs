@@ -283,7 +283,12 @@ impl<Db: Database> Lane<Db> {
     }
 
     /// Letters or open rows could not be written: smaller ones are, or it is this one's fault.
-    pub(super) async fn not_written(&mut self, mut part: Vec<Unit>, error: &StoreError, used: bool) -> PartEnd {
+    pub(super) async fn not_written(
+        &mut self,
+        mut part: Vec<Unit>,
+        error: &StoreError,
+        used: bool,
+    ) -> PartEnd {
         self.drop_connection().await;
         if used && error.is_lost() {
             return PartEnd::Again(part);

@@ -22,9 +22,9 @@ impl<Db: Database> Lane<Db> {
             Err(error) => return self.no_connection(part, &error).await,
         };
         let answer = match (part[0].row, letters.first()) {
-            (Some(row), Some(letter)) => {
-                within(limits.answer(), Db::bury_open(conn, &limits, &row, letter)).await.map(|end| buried(&row, end))
-            }
+            (Some(row), Some(letter)) => within(limits.answer(), Db::bury_open(conn, &limits, &row, letter))
+                .await
+                .map(|end| buried(&row, end)),
             _ => within(limits.answer(), Db::bury(conn, &limits, &letters)).await,
         };
         match answer {

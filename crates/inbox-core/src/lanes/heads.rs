@@ -121,7 +121,8 @@ impl<Db: Database> Lane<Db> {
     fn read_again(&self, subscription: usize, owner: &Arc<Owner>, row: OpenRow, started: Started) -> Unit {
         let OpenRow { id, key, offset, fingerprint, timestamp, record_key, value, headers, .. } = row;
         let place = Place { topic: owner.topic().clone(), partition: owner.partition(), offset };
-        let record = Record::new(place, timestamp, record_key.map(Into::into), value.map(Into::into), headers);
+        let record =
+            Record::new(place, timestamp, record_key.map(Into::into), value.map(Into::into), headers);
         let runner = &self.subscriptions[subscription].runner;
         let attempt = row.attempts.saturating_add(1);
         let work = match runner.reread(record, id, key) {

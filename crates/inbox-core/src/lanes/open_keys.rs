@@ -65,10 +65,16 @@ impl OpenKeys {
 
     /// The key whose head is due for the longest time, of a subscription that may run now. Nothing of it is
     /// due until it is [set](Self::set) again.
-    pub(super) fn take_due(&mut self, mut may_run: impl FnMut(usize) -> bool) -> Option<(OpenPlace, Arc<Owner>)> {
+    pub(super) fn take_due(
+        &mut self,
+        mut may_run: impl FnMut(usize) -> bool,
+    ) -> Option<(OpenPlace, Arc<Owner>)> {
         let now = Instant::now();
-        let &(due, place) =
-            self.due.iter().take_while(|(due, _)| *due <= now).find(|(_, place)| may_run(place.subscription))?;
+        let &(due, place) = self
+            .due
+            .iter()
+            .take_while(|(due, _)| *due <= now)
+            .find(|(_, place)| may_run(place.subscription))?;
         self.due.remove(&(due, place));
         let open = self.keys.get_mut(&place)?;
         open.due = None;

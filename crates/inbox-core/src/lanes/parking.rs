@@ -39,9 +39,9 @@ impl<Db: Database> Lane<Db> {
             Err(error) => return self.no_connection(part, &error).await,
         };
         let answer = match &row {
-            Some((row, failed)) => {
-                within(limits.answer(), Db::postpone(conn, &limits, row, failed)).await.map(|end| parked(row, end))
-            }
+            Some((row, failed)) => within(limits.answer(), Db::postpone(conn, &limits, row, failed))
+                .await
+                .map(|end| parked(row, end)),
             None => within(limits.answer(), Db::park(conn, &limits, &messages)).await,
         };
         match answer {

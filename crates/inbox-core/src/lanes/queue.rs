@@ -114,7 +114,7 @@ impl<U: Waiting> Queue<U> {
 
     /// The next batch: a due unit alone, or what waits for the next subscription in turn.
     pub(super) fn take(&mut self, limits: impl Fn(usize) -> BatchLimits) -> Option<Vec<U>> {
-        if let Some(unit) = self.take_due() {
+        if let Some(unit) = self.take_due(&limits) {
             return Some(vec![unit]);
         }
         let turn = self.turn(&limits)?;
@@ -163,9 +163,11 @@ impl<U: Waiting> Queue<U> {
     /// The first unit of a key whose wait is over; what is behind it goes to the front of the queue.
     ///
     /// It is taken out alone and the lane runs nothing else meanwhile, so nothing overtakes.
-    fn take_due(&mut self) -> Option<U> {
+    fn take_due(&mut self, limits: impl Fn(usize) -> BatchLimits) -> Option<U> {
         let now = Instant::now();
-        let (&place, _) = self.blocked.iter().filter(|(_, b)| b.due <= now).min_by_key(|(_, b)| b.due)?;
+        let may_run =
+            |(place, blocked): &(&(usize, u64), &Blocked<U>)| blocked.due <= now && limits(place.0).units > 0;
+        let (&place, _) = self.blocked.iter().filter(may_run).min_by_key(|(_, blocked)| blocked.due)?;
         let mut blocked = self.blocked.remove(&place)?;
         let unit = blocked.units.pop_front();
         let waiting = &mut self.waiting[place.0];

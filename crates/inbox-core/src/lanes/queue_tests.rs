@@ -186,6 +186,22 @@ async fn only_a_short_batch_is_worth_waiting_for() {
     assert!(!is_short(&model), "a key whose wait is over runs alone, at once");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_subscription_without_room_waits_with_all_it_has() {
+    let mut model = Model::new();
+    for (subscription, order) in [(0, 1), (0, 2), (1, 3)] {
+        model.push(subscription, order, false);
+    }
+    assert!(model.run(1, 0));
+    tokio::time::advance(Duration::from_secs(2)).await;
+    let only = |wanted| move |n| BatchLimits { units: usize::from(n == wanted), bytes: 100 };
+    assert_eq!(model.queue.take(only(1)).map(|batch| batch[0].order), Some(3));
+    assert!(model.queue.take(only(1)).is_none(), "one is due, and one waits");
+    assert_eq!(model.queue.take(only(0)).map(|batch| batch[0].order), Some(1));
+    assert_eq!(model.queue.take(only(0)).map(|batch| batch[0].order), Some(2));
+    assert!(model.queue.is_idle());
+}
+
 #[test]
 fn subscriptions_take_turns() {
     let mut model = Model::new();
