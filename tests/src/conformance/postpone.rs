@@ -8,7 +8,7 @@ use inbox_core::store::{Failed, Head, Start, Started, Transition};
 use crate::conformance::park::{column, failed, park, waiting};
 use crate::conformance::start::{asked, finish, start, started, started_by};
 use crate::dialect::Dialect;
-use crate::scene::{LIMITS, Scene, foreign};
+use crate::scene::{LIMITS, Scene, foreign, just_begun};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -55,7 +55,7 @@ pub async fn it_is_not_due_before_its_time<D: Dialect>() {
     assert_eq!(postpone(&scene, &row, &failed(1, HOUR)).await, Transition::Done);
     let head = start(&scene, &asked(&scene, "k")).await;
     let Head::NotDue(due_in) = head else { panic!("{head:?}") };
-    assert!(due_in <= HOUR && due_in > HOUR - Duration::from_mins(1), "{due_in:?}");
+    assert!(just_begun(due_in, HOUR), "{due_in:?}");
 }
 
 /// Texts and times of any content.

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use crate::conformance::bury::letter;
 use crate::conformance::park::{column, failed, park, waiting};
 use crate::dialect::Dialect;
-use crate::scene::{A_WHILE, LIMITS, Scene, foreign, stored};
+use crate::scene::{A_WHILE, LIMITS, Scene, foreign, just_begun, stored};
 
 /// A start of the head of this key, with a token of its own.
 #[must_use]
@@ -107,7 +107,7 @@ pub async fn one_that_is_parked_is_not_due<D: Dialect>() {
     for _ in 0..2 {
         let head = start(&scene, &asked(&scene, "k")).await;
         let Head::NotDue(due_in) = head else { panic!("{head:?}") };
-        assert!(due_in <= hour && due_in > hour - Duration::from_mins(1), "{due_in:?}");
+        assert!(just_begun(due_in, hour), "{due_in:?}");
     }
     assert_eq!(column(&scene, &D::id_hex("start_token"), "later").await, None);
     while let Head::NotDue(due_in) = start(&scene, &asked(&scene, "l")).await {

@@ -13,7 +13,7 @@ use crate::conformance::bury::letter;
 use crate::conformance::park::{failed, park, waiting};
 use crate::conformance::start::{asked, finish, started, started_by};
 use crate::dialect::Dialect;
-use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, ownership, stored};
+use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, just_begun, ownership, stored};
 
 /// Where a subscription begins on a partition that nobody has had.
 pub async fn a_new_partition_begins_at_the_first_watermark<D: Dialect>() {
@@ -168,7 +168,7 @@ pub async fn keys_with_open_rows_are_told<D: Dialect>() {
                     None => "never",
                     Some(Duration::ZERO) => "now",
                     Some(due_in) => {
-                        assert!(due_in <= hour && due_in > hour - Duration::from_mins(1), "{due_in:?}");
+                        assert!(just_begun(due_in, hour), "{due_in:?}");
                         "later"
                     }
                 };
