@@ -120,8 +120,8 @@ CREATE INDEX messages_not_done ON inbox.messages (subscription_id, partition_id,
     WHERE state <> 2;
 
 -- The head of a key is its first row here. Dead letters that release their key are left out: there may be
--- many, and each start would pass them all.
-CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset)
+-- many, and each start would pass them all. The id comes last, so that the order is whole and nothing is sorted.
+CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset, message_id)
     WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
