@@ -120,8 +120,8 @@ CREATE INDEX messages_not_done ON inbox.messages (subscription_id, partition_id,
     WHERE state <> 2;
 
 -- The head of a key is its first row here. Dead letters that release their key are left out: there may be
--- many, and each start would pass them all.
-CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset)
+-- many, and each start would pass them all. The id comes last, so that the order is whole and nothing is sorted.
+CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset, message_id)
     WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
@@ -391,6 +391,8 @@ $$;
 -- lost the answer or its end: the row is started again, with the new token.
 -- Another transaction may finish the head while this one waits for the row: then the next one is the head, and
 -- is only seen by a later statement.
+-- `state + 0`, because a plan from when the table was empty would look for a row by its id among all open rows
+-- of the subscription, in the index of heads.
 CREATE FUNCTION inbox.start(
     mark text, statement_limit text, lock_limit text, idle_limit text, of_partition integer, partition_epoch uuid, subscription integer,
     of_key uuid, token uuid,
@@ -439,7 +441,7 @@ BEGIN
             RETURN;
         END IF;
         UPDATE inbox.messages m SET start_token = token, started_at = moment
-        WHERE m.message_id = found_id AND m.subscription_id = subscription AND m.state = 0
+        WHERE m.message_id = found_id AND m.subscription_id = subscription AND m.state + 0 = 0
         RETURNING m.* INTO head;
         IF FOUND THEN
             answer := 1;
@@ -452,7 +454,7 @@ $$;
 
 -- Finish: the started row becomes a receipt, as narrow as any. Answers:
 --   -1 another epoch, or server, has the partition    0 the row is not open with this token    1 done
--- The transaction stays open for the effect.
+-- The transaction stays open for the effect. `state + 0`: as in `start`.
 CREATE FUNCTION inbox.finish(
     mark text, statement_limit text, lock_limit text, idle_limit text, of_partition integer, partition_epoch uuid, subscription integer,
     id uuid, token uuid
@@ -474,7 +476,7 @@ BEGIN
         attempts = NULL, class = NULL, reason = NULL, raw_id = NULL, business_key = NULL, headers = NULL,
         record_key = NULL, payload = NULL, record_time = NULL, key_id = NULL, due_at = NULL,
         first_attempt_at = NULL, last_attempt_at = NULL, start_token = NULL, started_at = NULL
-    WHERE m.message_id = id AND m.subscription_id = subscription AND m.state = 0 AND m.start_token = token;
+    WHERE m.message_id = id AND m.subscription_id = subscription AND m.state + 0 = 0 AND m.start_token = token;
     RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;
 END
 $$;

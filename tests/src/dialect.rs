@@ -60,6 +60,12 @@ pub trait Dialect: Database {
     /// The bytes of a column as lower-case hex.
     fn hex(column: &str) -> String;
 
+    /// A column with 128 bits as lower-case hex.
+    fn id_hex(column: &str) -> String;
+
+    /// A time that is a day away.
+    fn tomorrow() -> &'static str;
+
     /// Milliseconds since 1970 of a column with a time, as text.
     fn millis(column: &str) -> String;
 

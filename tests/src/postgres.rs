@@ -142,6 +142,14 @@ impl Dialect for Postgres {
         format!("encode({column}, 'hex')")
     }
 
+    fn id_hex(column: &str) -> String {
+        format!("replace(CAST({column} AS text), '-', '')")
+    }
+
+    fn tomorrow() -> &'static str {
+        "now() + interval '1 day'"
+    }
+
     fn millis(column: &str) -> String {
         format!("CAST(CAST(extract(epoch FROM {column}) * 1000 AS bigint) AS text)")
     }

@@ -191,3 +191,9 @@ pub fn stored(id: &str) -> StoredId {
 pub fn foreign(partition: PartitionId) -> Fence {
     Fence { partition, epoch: Epoch::random() }
 }
+
+/// Whether of this time at most a minute is over.
+#[must_use]
+pub fn just_begun(left: Duration, whole: Duration) -> bool {
+    left <= whole && left + Duration::from_mins(1) > whole
+}

@@ -119,6 +119,14 @@ impl Dialect for Sqlite {
         format!("iif({column} IS NULL, NULL, lower(hex({column})))")
     }
 
+    fn id_hex(column: &str) -> String {
+        Self::hex(column)
+    }
+
+    fn tomorrow() -> &'static str {
+        "CAST(unixepoch('subsec') * 1000 AS INTEGER) + 86400000"
+    }
+
     fn millis(column: &str) -> String {
         format!("CAST({column} AS TEXT)")
     }

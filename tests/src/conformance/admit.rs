@@ -3,12 +3,20 @@
 use std::sync::Arc;
 
 use inbox_core::Offset;
-use inbox_core::store::{Admission, Admit, Admitted, Conflict, RowState};
+use inbox_core::store::{Admission, Admit, Admitted, Conflict, Park, RowState};
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
+use crate::conformance::park::{park, waiting};
 use crate::dialect::Dialect;
 use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, foreign};
+
+/// What is true of a row that is no receipt, in any of its columns.
+pub const WIDE: &str = "\
+    coalesce(attempts, record_time) IS NOT NULL OR coalesce(class, reason) IS NOT NULL \
+    OR coalesce(raw_id, business_key, headers, record_key, payload) IS NOT NULL \
+    OR coalesce(due_at, first_attempt_at, last_attempt_at, started_at) IS NOT NULL \
+    OR coalesce(key_id, start_token) IS NOT NULL OR blocks_key IS NOT NULL";
 
 fn conflict(index: usize, state: RowState) -> Conflict {
     Conflict { index, state, other_payload: false }
@@ -54,11 +62,12 @@ pub async fn a_redelivery_of_the_same_offset_is_a_duplicate<D: Dialect>() {
 pub async fn a_dead_or_open_row_answers_with_its_state<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     let mut conn = scene.conn().await;
-    let letters = [letter(&scene, "dead", 1, None), letter(&scene, "open", 2, None)];
-    D::bury(&mut conn, &LIMITS, &letters).await.expect("they are buried");
-    scene.sql(&format!("UPDATE {} SET state = 0 WHERE record_offset = 2", D::table("messages"))).await;
+    let dead = letter(&scene, "dead", 1, None);
+    let open = Park { record: dead.record.clone(), ..waiting(&scene, "open", 2, None) };
+    D::bury(&mut conn, &LIMITS, std::slice::from_ref(&dead)).await.expect("it is buried");
+    park(&scene, &[open]).await;
     for (id, state) in [("dead", RowState::Dead), ("open", RowState::Open)] {
-        let message = Admit { fingerprint: letters[0].record.fingerprint(), ..scene.admit(id, 5) };
+        let message = Admit { fingerprint: dead.record.fingerprint(), ..scene.admit(id, 5) };
         let one = scene.admission([message]);
         assert_eq!(scene.write(&one).await.expect("an answer"), Admitted::Open(vec![conflict(0, state)]));
         let two = scene.admission([message, scene.admit(&format!("fresh beside {id}"), 6)]);
@@ -227,9 +236,7 @@ pub async fn a_receipt_uses_no_column_of_a_letter<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     scene.write(&scene.ids(["a"])).await.expect("an answer");
     scene.write(&scene.ids(["b", "c"])).await.expect("an answer");
-    let wide = "coalesce(attempts, record_time) IS NOT NULL OR coalesce(class, reason) IS NOT NULL \
-                OR coalesce(raw_id, business_key, headers, record_key, payload) IS NOT NULL";
-    assert_eq!(scene.count(&format!("{} WHERE {wide}", D::table("messages"))).await, 0);
+    assert_eq!(scene.count(&format!("{} WHERE {WIDE}", D::table("messages"))).await, 0);
     assert_eq!(scene.messages().await, 3);
 }
 

@@ -1,7 +1,9 @@
 //! Bury: (none) → dead, with every byte there was (P2).
 
+use std::time::Duration;
+
 use inbox_core::store::{Admitted, Buried, Fence, RowState};
-use inbox_core::{BusinessKey, DeadClass, DeadLetter, Headers, MessageId, Offset, Timestamp};
+use inbox_core::{BusinessKey, DeadClass, DeadLetter, Headers, KeyId, MessageId, Offset, Timestamp};
 
 use crate::dialect::Dialect;
 use crate::scene::{LIMITS, Scene, foreign};
@@ -40,7 +42,9 @@ async fn column<D: Dialect>(scene: &Scene<D>, column: &str, offset: i64) -> Opti
     values.remove(0)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Bytes as a column's hex shows them.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .flat_map(|byte| [byte >> 4, byte & 15])
@@ -133,6 +137,36 @@ pub async fn texts_of_any_content_are_stored<D: Dialect>() {
         assert_eq!(attempts, Some(i32::MAX.to_string()));
     }
     assert_eq!(scene.count("effects").await, 0);
+}
+
+/// Which key it holds, and when it was tried.
+pub async fn a_letter_names_its_key_and_its_attempts<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let tried = DeadLetter {
+        since_first: Some(Duration::from_hours(1)),
+        blocks: true,
+        key: Some(BusinessKey::new(b"k")),
+        ..letter(&scene, "tried", 1, None)
+    };
+    let never = DeadLetter { attempts: 0, ..letter(&scene, "never tried", 2, None) };
+    let long_ago = DeadLetter { since_first: Some(Duration::MAX), ..letter(&scene, "long ago", 3, None) };
+    let keys = [&tried, &never].map(|letter| KeyId::of(letter.key.as_ref(), letter.id.stored()));
+    assert_eq!(bury(&scene, &[tried, never, long_ago]).await, Buried::Done { duplicates: 0 });
+    for (key, offset) in keys.into_iter().zip(1..) {
+        let expected = key.as_uuid().simple().to_string();
+        assert_eq!(column(&scene, &D::id_hex("key_id"), offset).await, Some(expected));
+    }
+    let time = async |name: &str, offset| {
+        let time = column(&scene, &D::millis(name), offset).await;
+        time.map(|time| time.parse::<i64>().expect("a number"))
+    };
+    let (first, last) = (time("first_attempt_at", 1).await, time("last_attempt_at", 1).await);
+    assert_eq!(last.zip(first).map(|(last, first)| last - first), Some(3_600_000));
+    assert_eq!((time("first_attempt_at", 2).await, time("last_attempt_at", 2).await), (None, None));
+    assert!(time("first_attempt_at", 3).await < Some(0), "a hundred years ago");
+    for (offset, blocks) in [(1, true), (2, false), (3, false)] {
+        assert_eq!(column(&scene, "CAST(blocks_key AS text)", offset).await.is_some(), blocks);
+    }
 }
 
 /// What is there, in any state, stays; so does the first of two equal ids in one burial.

@@ -4,13 +4,18 @@
 pub mod accept_log;
 pub mod admit;
 pub mod bury;
+pub mod bury_open;
 pub mod commit;
+pub mod finish;
 pub mod flush;
 pub mod migrate;
 pub mod move_subscription;
+pub mod park;
+pub mod postpone;
 pub mod probe;
 pub mod register;
 pub mod remove;
+pub mod start;
 pub mod take_over;
 pub mod tx;
 
@@ -52,6 +57,8 @@ macro_rules! store_conformance {
                 a_later_subscription_begins_where_it_is_told
                 a_higher_number_is_taken_over
                 the_old_epoch_can_write_nothing
+                what_was_started_is_open_again
+                keys_with_open_rows_are_told
                 it_waits_for_an_open_transaction_of_the_old_owner
                 it_gives_up_after_the_lock_limit_and_can_be_tried_again
                 of_two_at_once_one_epoch_wins
@@ -86,8 +93,57 @@ macro_rules! store_conformance {
                 a_letter_keeps_every_byte
                 a_letter_without_bytes_names_its_place
                 texts_of_any_content_are_stored
+                a_letter_names_its_key_and_its_attempts
                 an_id_that_is_there_is_counted
                 a_letter_is_a_conflict_for_admission
+                another_epoch_buries_nothing
+            }
+            park {
+                an_open_row_keeps_every_byte
+                a_failure_of_any_content_is_stored
+                an_id_that_is_there_is_counted
+                twice_at_once_is_once
+                an_open_row_is_a_conflict_for_admission
+                another_epoch_parks_nothing
+            }
+            start {
+                the_lowest_offset_is_the_head
+                a_message_without_a_key_is_its_own
+                the_keys_of_others_are_apart
+                one_that_is_parked_is_not_due
+                a_letter_that_blocks_its_key_is_its_head
+                one_whose_answer_was_lost_is_repeated
+                a_later_token_takes_it_over
+                of_two_at_once_one_can_finish
+                it_waits_for_a_finish_that_is_open
+                another_epoch_starts_nothing
+            }
+            finish {
+                effect_and_receipt_come_together
+                a_rollback_leaves_it_open_and_started
+                a_transaction_ended_by_an_error_cannot_be_committed
+                a_stale_token_is_gone
+                of_two_at_once_one_finishes
+                it_gives_up_after_the_lock_limit
+                its_id_is_a_duplicate_from_then_on
+                another_epoch_finishes_nothing
+                a_take_over_waits_for_it
+                a_dropped_one_leaves_nothing_open
+            }
+            postpone {
+                the_next_attempt_knows_of_the_last
+                it_is_not_due_before_its_time
+                a_failure_of_any_content_is_stored
+                twice_is_once
+                what_is_finished_stays_so
+                another_epoch_postpones_nothing
+            }
+            bury_open {
+                a_letter_keeps_every_byte
+                a_letter_says_why
+                it_releases_or_holds_its_key
+                twice_is_once
+                its_id_is_a_conflict_for_admission
                 another_epoch_buries_nothing
             }
             flush {
@@ -114,6 +170,7 @@ macro_rules! store_conformance {
             }
             move_subscription {
                 it_goes_on_exactly_where_it_was
+                open_rows_go_with_it
                 the_old_group_is_shut_out
                 it_gives_up_on_a_transaction_in_the_way
                 a_repeated_one_changes_nothing

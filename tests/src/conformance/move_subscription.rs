@@ -1,13 +1,18 @@
 //! Move: a subscription goes on in another consumer group, exactly where it was.
 
+use std::time::Duration;
+
 use inbox_core::store::{
     Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed,
-    LastRecord, Log, MoveError, Moved, RegisterError, RowState, StoreError, TakeOver,
+    LastRecord, Log, MoveError, Moved, Park, RegisterError, RowState, Start, StoreError, TakeOver,
+    Transition,
 };
-use inbox_core::{Offset, Timestamp};
+use inbox_core::{DeadLetter, Offset, Timestamp};
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
+use crate::conformance::park::{failed, park, waiting};
+use crate::conformance::start::{asked, finish, started, started_by};
 use crate::dialect::Dialect;
 use crate::scene::{A_WHILE, GROUP, LIMITS, Scene, ownership, registration};
 
@@ -60,6 +65,39 @@ pub async fn it_goes_on_exactly_where_it_was<D: Dialect>() {
     let mut states: Vec<RowState> = conflicts.iter().map(|Conflict { state, .. }| *state).collect();
     states.sort_by_key(|state| *state == RowState::Done);
     assert_eq!(states, [RowState::Dead, RowState::Done]);
+}
+
+/// Open rows are the new owner's, in their order, also one that the old group had started: it ends nothing any
+/// more.
+pub async fn open_rows_go_with_it<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let other = scene.subscribe("totals").await;
+    let blocking = DeadLetter { blocks: true, ..letter(&scene, "blocks", 1, None) };
+    let mut conn = scene.conn().await;
+    D::bury(&mut conn, &LIMITS, std::slice::from_ref(&blocking)).await.expect("it is buried");
+    let waits =
+        Park { failed: Some(failed(1, Duration::from_hours(1))), ..waiting(&scene, "later", 4, Some("l")) };
+    let theirs = Park { subscription: other, ..waiting(&scene, "theirs", 2, Some("k")) };
+    park(&scene, &[waiting(&scene, "b", 3, Some("k")), waiting(&scene, "a", 2, Some("k")), waits, theirs])
+        .await;
+    let (old, _) = started(&scene, "k").await;
+
+    let moved = moves(&scene, GROUP, THERE).await.expect("it is moved");
+    assert_eq!(moved, Moved { watermarks: 1, rows: 4 });
+    assert_eq!(D::finish(&mut conn, &LIMITS, &old).await.expect("an answer"), Transition::Fenced);
+    let owned = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &owned).await.expect("it is there");
+    let mut due: Vec<_> = taken.open.iter().map(|open| open.due_in.map(|due_in| due_in.is_zero())).collect();
+    due.sort_unstable();
+    assert_eq!(due, [None, Some(false), Some(true)], "the letter, what is parked, and what was started");
+    let fence = Fence { partition: taken.partition, epoch: owned.epoch };
+    for (id, offset) in [("a", 2), ("b", 3)] {
+        let (row, read) = started_by(&scene, &Start { fence, ..asked(&scene, "k") }).await;
+        assert_eq!((read.id.as_str(), read.offset), (id, Offset(offset)));
+        assert_eq!(finish(&scene, &row).await, Transition::Done);
+    }
+    let stayed = format!("{} WHERE partition_id = {}", D::table("messages"), scene.fence.partition.0);
+    assert_eq!(scene.count(&stayed).await, 1, "the other subscription's");
 }
 
 /// What passed the check of the old group's epoch is committed before, and nothing comes after.

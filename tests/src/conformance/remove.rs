@@ -3,11 +3,13 @@
 use inbox_core::Offset;
 use inbox_core::store::{
     Admission, Admitted, Departed, Fence, First, Flush, Flushed, OnUnfinished, RegisterError, Registration,
-    RemoveError, Removed, StoreError,
+    RemoveError, Removed, StoreError, Transition,
 };
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
+use crate::conformance::park::{park, waiting};
+use crate::conformance::start::started;
 use crate::dialect::Dialect;
 use crate::scene::{A_WHILE, GROUP, LIMITS, Scene, ownership, registration};
 
@@ -89,17 +91,19 @@ pub async fn what_is_not_finished_is_kept_or_discarded<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     scene.write(&scene.ids(["a"])).await.expect("it is written");
     let mut conn = scene.conn().await;
-    for (id, offset) in [("b", 1), ("c", 2), ("d", 3)] {
+    for (id, offset) in [("b", 1), ("c", 2)] {
         D::bury(&mut conn, &LIMITS, &[letter(&scene, id, offset, None)]).await.expect("it is buried");
     }
-    scene.sql(&format!("UPDATE {} SET state = 0 WHERE record_offset = 3", D::table("messages"))).await;
+    park(&scene, &["d", "e", "f"].map(|id| waiting(&scene, id, 3, Some(id)))).await;
+    let (row, _) = started(&scene, "e").await;
     let error = remove(&scene, OnUnfinished::Refuse).await.expect_err("some are not finished");
-    assert!(matches!(error, RemoveError::Unfinished { open: 1, dead: 2, .. }), "{error:?}");
+    assert!(matches!(error, RemoveError::Unfinished { open: 3, dead: 2, .. }), "{error:?}");
     // Nothing was changed: its owner goes on.
     let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![], last: None };
     let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
     assert_eq!(flushed, [Flushed::Written { partition: scene.fence.partition, number: 1 }]);
-    assert_eq!(remove(&scene, OnUnfinished::Discard).await.expect("it is wished"), Removed { rows: 4 });
+    assert_eq!(remove(&scene, OnUnfinished::Discard).await.expect("it is wished"), Removed { rows: 6 });
+    assert_eq!(D::finish(&mut conn, &LIMITS, &row).await.expect("an answer"), Transition::Fenced);
     assert_eq!(scene.messages().await, 0);
 }
 

@@ -1,12 +1,19 @@
 //! Take over: a new epoch, which shuts the old one out (P4).
 
-use inbox_core::store::{Admission, Admitted, Buried, Fence, Flush, FlushWatermark, Flushed, StoreError};
-use inbox_core::{FailureClass, Offset};
+use std::time::Duration;
+
+use inbox_core::store::{
+    Admission, Admitted, Buried, Fence, Flush, FlushWatermark, Flushed, Head, OpenKey, Park, Parked, Start,
+    Started, StoreError, Transition,
+};
+use inbox_core::{BusinessKey, DeadLetter, FailureClass, KeyId, Offset};
 use tokio::time::timeout;
 
 use crate::conformance::bury::letter;
+use crate::conformance::park::{failed, park, waiting};
+use crate::conformance::start::{asked, finish, started, started_by};
 use crate::dialect::Dialect;
-use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, ownership};
+use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, just_begun, ownership, stored};
 
 /// Where a subscription begins on a partition that nobody has had.
 pub async fn a_new_partition_begins_at_the_first_watermark<D: Dialect>() {
@@ -70,6 +77,8 @@ pub async fn the_old_epoch_can_write_nothing<D: Dialect>() {
     let mut conn = scene.conn().await;
     let buried = D::bury(&mut conn, &LIMITS, &[letter(&scene, "b", 1, None)]).await.expect("an answer");
     assert_eq!(buried, Buried::Fenced(vec![partition]));
+    let parked = D::park(&mut conn, &LIMITS, &[waiting(&scene, "c", 2, None)]).await.expect("an answer");
+    assert_eq!(parked, Parked::Fenced(vec![partition]));
     let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![], last: None };
     let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
     assert_eq!(flushed, [Flushed::Lost { partition }]);
@@ -81,6 +90,111 @@ pub async fn the_old_epoch_can_write_nothing<D: Dialect>() {
     assert_eq!(admitted, Admitted::Open(vec![]));
     D::commit(&mut conn).await.expect("it commits");
     assert_eq!(scene.messages().await, 1);
+}
+
+/// Whatever had started a row has ended: neither under the old epoch nor with the old token is it ended, and
+/// the new owner starts it.
+pub async fn what_was_started_is_open_again<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    park(&scene, &[waiting(&scene, "a", 1, Some("k")), waiting(&scene, "b", 2, Some("l"))]).await;
+    let (old, _) = started(&scene, "k").await;
+    let (asked, mut conn) = (asked(&scene, "k"), scene.conn().await);
+    let new = scene.take_over(3).await;
+    let is_started =
+        format!("{} WHERE start_token IS NOT NULL OR started_at IS NOT NULL", D::table("messages"));
+    assert_eq!(scene.count(&is_started).await, 0);
+
+    let head = D::start(&mut conn, &LIMITS, &asked).await.expect("an answer");
+    assert!(matches!(head, Head::Fenced), "{head:?}");
+    let failed = failed(1, Duration::ZERO);
+    let letter = letter(&scene, "a", 1, None);
+    for (fence, answer) in [(old.fence, Transition::Fenced), (new, Transition::Gone)] {
+        let old = Started { fence, ..old };
+        let answers = [
+            D::finish(&mut conn, &LIMITS, &old).await.expect("an answer"),
+            D::postpone(&mut conn, &LIMITS, &old, &failed).await.expect("an answer"),
+            D::bury_open(&mut conn, &LIMITS, &old, &letter).await.expect("an answer"),
+        ];
+        assert_eq!(answers, [answer; 3]);
+    }
+    let (row, read) = started_by(&scene, &Start { fence: new, ..asked }).await;
+    assert_eq!((read.id.as_str(), read.attempts), ("a", 0));
+    assert_eq!(finish(&scene, &row).await, Transition::Done);
+}
+
+/// Each key that has a head once, with the time until it is due: of the subscriptions that are asked for, in
+/// this partition.
+pub async fn keys_with_open_rows_are_told<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let (totals, audit) = (scene.subscribe("totals").await, scene.subscribe("audit").await);
+    let elsewhere = scene.take_over(4).await;
+    let hour = Duration::from_hours(1);
+    let later = |park: Park| Park { failed: Some(failed(1, hour)), ..park };
+    let key = |key: &str| KeyId::of(Some(&BusinessKey::new(key.as_bytes())), stored("any"));
+    let messages = [
+        later(waiting(&scene, "parked", 1, Some("parked"))),
+        waiting(&scene, "behind", 2, Some("parked")),
+        // The head is due, whatever is parked behind it.
+        waiting(&scene, "due", 3, Some("due")),
+        later(waiting(&scene, "parked behind", 4, Some("due"))),
+        waiting(&scene, "no key", 5, None),
+        waiting(&scene, "behind a letter", 9, Some("blocked")),
+        waiting(&scene, "before a letter", 6, Some("not yet")),
+        Park { subscription: totals, ..later(waiting(&scene, "due", 3, Some("due"))) },
+        Park { subscription: audit, ..waiting(&scene, "due", 3, Some("due")) },
+        Park { fence: elsewhere, ..waiting(&scene, "elsewhere", 1, Some("elsewhere")) },
+    ];
+    park(&scene, &messages).await;
+    let blocking = |id, offset, key: &str| DeadLetter {
+        blocks: true,
+        key: Some(BusinessKey::new(key.as_bytes())),
+        ..letter(&scene, id, offset, None)
+    };
+    let released = DeadLetter { blocks: false, ..blocking("released", 1, "released") };
+    let letters =
+        [blocking("x", 8, "blocked"), blocking("y", 8, "not yet"), blocking("z", 8, "alone"), released];
+    let mut conn = scene.conn().await;
+    D::bury(&mut conn, &LIMITS, &letters).await.expect("they are buried");
+    scene.write(&scene.ids(["done"])).await.expect("it is written");
+
+    for _ in 0..2 {
+        let asked = ownership(3, vec![totals, scene.subscription], 0);
+        let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("nothing is open");
+        let mut open: Vec<_> = taken
+            .open
+            .iter()
+            .map(|open| {
+                let due = match open.due_in {
+                    None => "never",
+                    Some(Duration::ZERO) => "now",
+                    Some(due_in) => {
+                        assert!(just_begun(due_in, hour), "{due_in:?}");
+                        "later"
+                    }
+                };
+                (open.subscription, open.key, due)
+            })
+            .collect();
+        let ours = scene.subscription;
+        let mut expected = vec![
+            (ours, key("parked"), "later"),
+            (ours, key("due"), "now"),
+            (ours, KeyId::of(None, stored("no key")), "now"),
+            (ours, key("blocked"), "never"),
+            (ours, key("not yet"), "now"),
+            (ours, key("alone"), "never"),
+            (totals, key("due"), "later"),
+        ];
+        open.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(open, expected);
+    }
+    // Another partition's are its own.
+    let taken = D::take_over(&mut conn, &LIMITS, &ownership(4, vec![scene.subscription], 0)).await;
+    let open = taken.expect("nothing is open").open;
+    let head =
+        OpenKey { subscription: scene.subscription, key: key("elsewhere"), due_in: Some(Duration::ZERO) };
+    assert_eq!(open, [head]);
 }
 
 /// What passed the check of the old epoch is committed before the new one begins.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// As far from now as a time of ours lies: a hundred years, which every database can add to its clock and
 /// take from it.
-const FAR: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+const FAR: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// Whole microseconds, not less than asked for.
 #[cfg(feature = "postgres")]

@@ -7,7 +7,7 @@ use diesel_async::RunQueryDsl;
 use crate::dead_letter::DeadLetter;
 use crate::store::clock::micros;
 use crate::store::kept::stored_attempts;
-use crate::store::{Prepared, Started, StoreError, TransactionLimits, Transition};
+use crate::store::{Started, StoreError, TransactionLimits, Transition};
 
 use super::PgConn;
 use super::commit::{commit, rollback};
@@ -41,7 +41,7 @@ pub(super) async fn bury_open(
         .bind::<Integer, _>(stored_attempts(letter.attempts))
         .bind::<Nullable<BigInt>, _>(letter.since_first.map(micros))
         .bind::<Nullable<Bool>, _>(letter.blocks.then_some(true));
-    if Prepared::of(query).execute(&mut &conn.conn).await? == 0 {
+    if query.execute(&mut &conn.conn).await? == 0 {
         rollback(conn).await?;
         return Ok(Transition::Gone);
     }

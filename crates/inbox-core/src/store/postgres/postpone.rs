@@ -6,7 +6,7 @@ use diesel_async::RunQueryDsl;
 
 use crate::store::clock::micros;
 use crate::store::kept::stored_attempts;
-use crate::store::{Failed, Prepared, Started, StoreError, TransactionLimits, Transition};
+use crate::store::{Failed, Started, StoreError, TransactionLimits, Transition};
 use crate::stored;
 
 use super::PgConn;
@@ -40,7 +40,7 @@ pub(super) async fn postpone(
         .bind::<Integer, _>(stored_attempts(failed.attempts))
         .bind::<BigInt, _>(micros(failed.since_first))
         .bind::<BigInt, _>(micros(failed.due_in));
-    if Prepared::of(query).execute(&mut &conn.conn).await? == 0 {
+    if query.execute(&mut &conn.conn).await? == 0 {
         rollback(conn).await?;
         return Ok(Transition::Gone);
     }

@@ -29,7 +29,7 @@ const START: &str = "\
     FROM inbox.start($1, $2, $3, $4, $5, $6, $7, $8, $9)";
 
 #[derive(QueryableByName)]
-struct Answer {
+struct Row {
     #[diesel(sql_type = Integer)]
     answer: i32,
     #[diesel(sql_type = Nullable<BigInt>)]
@@ -76,8 +76,8 @@ pub(super) async fn start(
         .bind::<Integer, _>(start.subscription.0)
         .bind::<SqlUuid, _>(start.key.as_uuid())
         .bind::<SqlUuid, _>(start.token.as_uuid());
-    let answers: Vec<Answer> = begin_with(&conn.conn, &begin, query).await?;
-    let head = answers.into_iter().next().map_or_else(|| Err(unknown()), read);
+    let rows: Vec<Row> = begin_with(&conn.conn, &begin, query).await?;
+    let head = rows.into_iter().next().map_or_else(|| Err(unknown()), read);
     match head {
         Ok(Head::Started(_)) => commit(conn).await?,
         _ => rollback(conn).await?,
@@ -85,32 +85,32 @@ pub(super) async fn start(
     head
 }
 
-fn read(answer: Answer) -> Result<Head, StoreError> {
-    match answer.answer {
+fn read(row: Row) -> Result<Head, StoreError> {
+    match row.answer {
         FENCED => Ok(Head::Fenced),
         NONE => Ok(Head::None),
         BLOCKED => Ok(Head::Blocked),
-        NOT_DUE => Ok(Head::NotDue(from_micros(answer.micros.ok_or_else(unknown)?))),
-        STARTED => Ok(Head::Started(Box::new(row(answer)?))),
+        NOT_DUE => Ok(Head::NotDue(from_micros(row.micros.ok_or_else(unknown)?))),
+        STARTED => Ok(Head::Started(Box::new(open_row(row)?))),
         _ => Err(unknown()),
     }
 }
 
-fn row(answer: Answer) -> Result<OpenRow, StoreError> {
-    let (id, headers) = read_bytes(answer.raw_id.ok_or_else(unknown)?, answer.headers.as_deref())?;
-    let attempts = answer.attempts.ok_or_else(unknown)?;
+fn open_row(row: Row) -> Result<OpenRow, StoreError> {
+    let (id, headers) = read_bytes(row.raw_id.ok_or_else(unknown)?, row.headers.as_deref())?;
+    let attempts = row.attempts.ok_or_else(unknown)?;
     Ok(OpenRow {
         id,
-        stored_id: StoredId::from_uuid(answer.message_id.ok_or_else(unknown)?),
-        key: answer.business_key.as_deref().map(BusinessKey::new),
-        offset: Offset(answer.record_offset.ok_or_else(unknown)?),
-        fingerprint: answer.fingerprint.ok_or_else(unknown)?,
-        timestamp: answer.record_time.map(Timestamp),
-        record_key: answer.record_key,
-        value: answer.payload,
+        stored_id: StoredId::from_uuid(row.message_id.ok_or_else(unknown)?),
+        key: row.business_key.as_deref().map(BusinessKey::new),
+        offset: Offset(row.record_offset.ok_or_else(unknown)?),
+        fingerprint: row.fingerprint.ok_or_else(unknown)?,
+        timestamp: row.record_time.map(Timestamp),
+        record_key: row.record_key,
+        value: row.payload,
         headers,
         attempts: u32::try_from(attempts).map_err(|_| unknown())?,
-        since_first: answer.micros_since_first.map(from_micros),
+        since_first: row.micros_since_first.map(from_micros),
     })
 }
 

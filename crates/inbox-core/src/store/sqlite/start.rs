@@ -14,12 +14,13 @@ use crate::store::{Head, OpenRow, Prepared, Start, StoreError, TransactionLimits
 use super::SqliteConn;
 use super::fence::lost;
 
+/// The index is named: without it every receipt of the subscription could be read.
 const HEAD: &str = "\
-    SELECT m.message_id, m.state = 1 AS blocks, \
-        iif(m.start_token IS NULL AND m.due_at > clock.now, m.due_at - clock.now, NULL) AS not_due \
-    FROM inbox_messages m, (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock \
-    WHERE m.subscription_id = ? AND m.partition_id = ? AND m.key_id = ? AND (m.state = 0 OR m.blocks_key) \
-    ORDER BY m.record_offset, m.message_id LIMIT 1";
+    SELECT message_id, state = 1 AS blocks, start_token IS NOT NULL AS started, \
+        due_at - CAST(unixepoch('subsec') * 1000 AS INTEGER) AS due_in \
+    FROM inbox_messages INDEXED BY inbox_messages_of_key \
+    WHERE subscription_id = ? AND partition_id = ? AND key_id = ? AND (state = 0 OR blocks_key) \
+    ORDER BY record_offset, message_id LIMIT 1";
 
 const START: &str = "\
     UPDATE inbox_messages SET start_token = ?, started_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) \
@@ -33,8 +34,10 @@ struct Found {
     message_id: Vec<u8>,
     #[diesel(sql_type = Bool)]
     blocks: bool,
+    #[diesel(sql_type = Bool)]
+    started: bool,
     #[diesel(sql_type = Nullable<BigInt>)]
-    not_due: Option<i64>,
+    due_in: Option<i64>,
 }
 
 #[derive(QueryableByName)]
@@ -88,7 +91,9 @@ fn start_head(sqlite: &mut SqliteConnection, start: &Start) -> Result<Head, Stor
     let message_id = match Prepared::of(head).get_result::<Found>(sqlite).optional()? {
         None => return Ok(Head::None),
         Some(Found { blocks: true, .. }) => return Ok(Head::Blocked),
-        Some(Found { not_due: Some(not_due), .. }) => return Ok(Head::NotDue(from_millis(not_due))),
+        Some(Found { started: false, due_in: Some(due_in @ 1..), .. }) => {
+            return Ok(Head::NotDue(from_millis(due_in)));
+        }
         Some(Found { message_id, .. }) => message_id,
     };
     let started = sql_query(START)

@@ -141,9 +141,10 @@ fn watermark(
     Ok(Offset(found.watermark))
 }
 
-/// Whatever had started an open row has ended: it waited with this transaction, or comes too late.
+/// Whatever had started an open row has ended: it was waited for, or comes too late. The index is named:
+/// without it every receipt of the subscription could be read.
 const CLEAR: &str = "\
-    UPDATE inbox_messages SET start_token = NULL, started_at = NULL \
+    UPDATE inbox_messages INDEXED BY inbox_messages_of_key SET start_token = NULL, started_at = NULL \
     WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) AND start_token IS NOT NULL";
 
 /// The head of each key: its first row.
@@ -151,7 +152,8 @@ const OPEN: &str = "\
     SELECT key_id, business_key, record_offset, iif(state = 1, NULL, max(coalesce(due_at - clock.now, 0), 0)) AS due_in FROM ( \
         SELECT key_id, business_key, record_offset, state, due_at, \
             row_number() OVER (PARTITION BY key_id ORDER BY record_offset, message_id) AS place \
-        FROM inbox_messages WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) \
+        FROM inbox_messages INDEXED BY inbox_messages_of_key \
+        WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) \
     ), (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE place = 1";
 
 fn open_keys(
