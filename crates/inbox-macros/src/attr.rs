@@ -8,6 +8,8 @@ use syn::{Attribute, Error, Expr, Ident, LitStr, Meta, Path, Token, Type, parent
 
 use crate::ast::is_ours;
 use crate::errors::Errors;
+use crate::on_dead::OnDead;
+use crate::retry::{self, Retry};
 use crate::rule::{Rule, Slot, Wanted};
 use crate::start::Start;
 use crate::words;
@@ -26,6 +28,8 @@ pub(crate) struct Attrs {
     pub(crate) max_batch: Option<Expr>,
     pub(crate) time_limit: Option<Expr>,
     pub(crate) start: Option<Start>,
+    pub(crate) retry: Option<Retry>,
+    pub(crate) on_dead: Option<OnDead>,
     pub(crate) crate_path: Option<Path>,
     /// What was written, well or not.
     written: Vec<&'static str>,
@@ -96,6 +100,10 @@ impl Attrs {
         })?;
         let text = word.to_string();
         let Some(attribute) = words::attribute(&text) else {
+            if retry::is_part(&text) {
+                let message = format!("`{text}` is a part of `retry`: write `retry({text} = …)`");
+                return Err(Error::new(word.span(), message));
+            }
             let near = words::attribute_near(&text);
             self.meant.extend(near);
             let hint = near.map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
@@ -117,6 +125,9 @@ impl Attrs {
         if attribute == "topics" {
             return self.topics(&word, input);
         }
+        if attribute == "retry" {
+            return self.retry.insert(Retry::default()).parse(&word, input);
+        }
         let eq = input.parse::<Option<Token![=]>>()?;
         if eq.is_none() || input.is_empty() || input.peek(Token![,]) {
             let example = words::example(attribute);
@@ -137,6 +148,7 @@ impl Attrs {
             "max_batch" => self.max_batch = Some(unquoted(attribute, input)?),
             "time_limit" => self.time_limit = Some(input.parse()?),
             "start" => self.start = Some(Start::parse(input)?),
+            "on_dead" => self.on_dead = Some(OnDead::parse(input)?),
             "crate" => {
                 refuse_string(attribute, input)?;
                 self.crate_path = Some(input.call(Path::parse_mod_style)?);
@@ -179,7 +191,7 @@ fn refuse_string(attribute: &str, input: ParseStream<'_>) -> Result<()> {
 
 /// Goes to where the next attribute seems to begin, so that one mistake is reported once and what
 /// follows is still read.
-fn skip_item(input: ParseStream<'_>) -> Result<()> {
+pub(crate) fn skip_item(input: ParseStream<'_>) -> Result<()> {
     while !input.is_empty() && !at_next_item(input) {
         input.parse::<TokenTree>()?;
     }

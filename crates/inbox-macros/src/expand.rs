@@ -6,11 +6,13 @@ use std::time::Duration;
 use proc_macro2::{Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
-use syn::{DeriveInput, Path, Type, WhereClause, parse_quote};
+use syn::{DeriveInput, Ident, Path, Type, WhereClause, parse_quote};
 
 use crate::ast::Input;
 use crate::errors::Errors;
 use crate::fallback;
+use crate::on_dead::OnDead;
+use crate::retry::{self, Value};
 use crate::rule::{FieldPath, Rule, Source, Wanted};
 use crate::start::Start;
 use crate::valid::{self, Payload, Subscription};
@@ -99,7 +101,19 @@ fn mentions(tokens: TokenStream, parameters: &HashSet<String>) -> bool {
 
 fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
     let Subscription {
-        name, topics, patterns, payload, id, key, filter, max_batch, time_limit, start, ..
+        name,
+        topics,
+        patterns,
+        payload,
+        id,
+        key,
+        filter,
+        max_batch,
+        time_limit,
+        start,
+        retry,
+        on_dead,
+        ..
     } = subscription;
     let codec = codec(core, subscription);
     let id = rule(core, Wanted::Id, id, payload);
@@ -114,6 +128,14 @@ fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
         let start = self::start(core, start);
         quote!(.start(#start))
     });
+    let retry = retry.as_ref().map(|fields| {
+        let policy = policy(core, fields);
+        quote!(.retry(#policy))
+    });
+    let on_dead = on_dead.map(|on_dead| {
+        let on_dead = self::on_dead(core, on_dead);
+        quote!(.on_dead(#on_dead))
+    });
     quote! {
         #core::Definition::new(#name, #codec)
             #(.topic(#topics))*
@@ -124,6 +146,8 @@ fn definition(core: &Path, subscription: &Subscription<'_>) -> TokenStream {
             #max_batch
             #time_limit
             #start
+            #retry
+            #on_dead
     }
 }
 
@@ -133,6 +157,26 @@ fn start(core: &Path, start: &Start) -> TokenStream {
         Start::Earliest(span) => quote_spanned!(*span=> #core::Start::Earliest),
         Start::Latest(span) => quote_spanned!(*span=> #core::Start::Latest),
         Start::Time(span, time) => quote_spanned!(*span=> #core::Start::Time(#time)),
+    }
+}
+
+fn policy(core: &Path, fields: &[(&Ident, Value<'_>)]) -> TokenStream {
+    let given = fields.iter().map(|(field, value)| match value {
+        Value::Number(number) => quote!(#field: #number),
+        Value::Time(time) => {
+            let time = duration(*time);
+            quote!(#field: #time)
+        }
+    });
+    // Where nothing is missing, clippy would find the rest needless.
+    let rest = (fields.len() < retry::PARTS.len()).then(|| quote!(..#core::RetryPolicy::default()));
+    quote!(#core::RetryPolicy { #(#given,)* #rest })
+}
+
+fn on_dead(core: &Path, on_dead: &OnDead) -> TokenStream {
+    match on_dead {
+        OnDead::Release(span) => quote_spanned!(*span=> #core::OnDead::Release),
+        OnDead::Block(span) => quote_spanned!(*span=> #core::OnDead::Block),
     }
 }
 
@@ -202,87 +246,5 @@ fn duration(duration: Duration) -> TokenStream {
 }
 
 #[cfg(test)]
-mod tests {
-    use syn::{ItemImpl, parse_quote};
-
-    use super::*;
-
-    fn assert_same(derived: TokenStream, by_hand: &ItemImpl) {
-        let derived: ItemImpl = syn::parse2(derived).expect("the derive makes one impl");
-        assert_eq!(derived.to_token_stream().to_string(), by_hand.to_token_stream().to_string());
-    }
-
-    #[test]
-    fn the_expansion_is_a_call_of_what_one_would_write_by_hand() {
-        let derived = derive(&parse_quote! {
-            #[inbox(crate = inbox, name = "payments.reserve", topic = "a", topics("b", "c"), payload = OrderPlaced)]
-            #[inbox(id = header("event-id"), key = payload(customer.r#type), codec = Avro, filter = wanted)]
-            #[inbox(max_batch = 10, time_limit = "1m 500ms", start = time(Timestamp(5)))]
-            struct ReservePayment {
-                limit_cents: i64,
-            }
-        });
-        let by_hand = parse_quote! {
-            #[automatically_derived]
-            impl inbox::Subscription for ReservePayment {
-                type Payload = OrderPlaced;
-
-                fn definition(&self) -> inbox::Definition<Self::Payload> {
-                    inbox::Definition::new("payments.reserve", Avro)
-                        .topic("a")
-                        .topic("b")
-                        .topic("c")
-                        .id(inbox::IdRule::header("event-id"))
-                        .key(inbox::KeyRule::payload(
-                            "customer.type",
-                            |payload: &OrderPlaced| { &payload.customer.r#type }
-                        ))
-                        .filter(wanted)
-                        .max_batch(10)
-                        .time_limit(::core::time::Duration::new(60u64, 500000000u32))
-                        .start(inbox::Start::Time(Timestamp(5)))
-                }
-            }
-        };
-        assert_same(derived, &by_hand);
-    }
-
-    #[test]
-    fn an_option_has_a_rule_for_tombstones_and_a_parameter_its_bounds() {
-        let derived = derive(&parse_quote! {
-            #[inbox(crate = inbox, name = "a", topic = "a", payload = Option<Event<T>>)]
-            #[inbox(id = payload(id, tombstone = offset), key = payload(id, tombstone = record))]
-            struct Audit<T: Body>(T)
-            where
-                T: Clone;
-        });
-        let by_hand = parse_quote! {
-            #[automatically_derived]
-            impl<T: Body> inbox::Subscription for Audit<T>
-            where
-                T: Clone,
-                Self: ::core::marker::Send + ::core::marker::Sync + 'static,
-                Option<Event<T>>: ::core::marker::Send + ::core::marker::Sync + 'static,
-                inbox::Tombstones<inbox::Json>: inbox::Payload<Option<Event<T>>>
-            {
-                type Payload = Option<Event<T>>;
-
-                fn definition(&self) -> inbox::Definition<Self::Payload> {
-                    inbox::Definition::new("a", inbox::Tombstones(inbox::Json))
-                        .topic("a")
-                        .id(inbox::IdRule::payload_or(
-                            "id",
-                            |payload: &Event<T>| { &payload.id },
-                            inbox::IdRule::offset()
-                        ))
-                        .key(inbox::KeyRule::payload_or(
-                            "id",
-                            |payload: &Event<T>| { &payload.id },
-                            inbox::KeyRule::record()
-                        ))
-                }
-            }
-        };
-        assert_same(derived, &by_hand);
-    }
-}
+#[path = "expand_tests.rs"]
+mod tests;

@@ -1,8 +1,8 @@
 //! The derive of inbox-core.
 //!
-//! Read it in the order of its pipeline: `ast` (what the derive is on), `attr` and `rule` (what
-//! `#[inbox(…)]` says), `valid` (whether that can be), `expand` (the impl), `fallback` (what stands
-//! in for it where there were mistakes).
+//! Read it in the order of its pipeline: `ast` (what the derive is on), `attr` with `rule`, `start`, `retry` and
+//! `on_dead` (what `#[inbox(…)]` says), `valid` (whether that can be), `expand` (the impl), `fallback` (what
+//! stands in for it where there were mistakes).
 
 mod ast;
 mod attr;
@@ -10,8 +10,11 @@ mod crate_path;
 mod errors;
 mod expand;
 mod fallback;
+mod on_dead;
+mod retry;
 mod rule;
 mod start;
+mod time;
 mod valid;
 mod words;
 
@@ -59,6 +62,8 @@ use syn::{DeriveInput, parse_macro_input};
 /// | [`max_batch`](#max_batch) | no | the inbox's setting |
 /// | [`time_limit`](#time_limit) | no | the inbox's setting |
 /// | [`start`](#start) | no | the first record, see there |
+/// | [`retry`](#retry) | no | the inbox's setting |
+/// | [`on_dead`](#on_dead) | no | `release` |
 /// | [`crate`](#crate) | no | by the dependencies in `Cargo.toml` |
 ///
 /// They may be spread over several `#[inbox(…)]`. Where a string is wanted, an expression such as a
@@ -301,6 +306,78 @@ use syn::{DeriveInput, parse_macro_input};
 ///     start = committed,
 /// )]
 /// struct ReservePayment;
+/// ```
+///
+/// # `retry`
+///
+/// How a message that failed by itself is tried again: any of these parts, at least one, in any order. Where
+/// the message is not at fault (the database is down) no attempt is counted; what fails for good is a dead
+/// letter at once.
+///
+/// | part | default | meaning |
+/// |---|---|---|
+/// | `in_place` | 3 | attempts in memory before a message is parked in the database |
+/// | `base` | `"1s"` | the first wait is drawn from zero to this, the next one from zero to twice this, and so on |
+/// | `cap` | `"10m"` | no drawn wait is longer; one that the handler names (`Failure::transient_after`) may be |
+/// | `max_attempts` | 25 | attempts in all, in memory and parked |
+/// | `max_elapsed` | `"24h"` | no attempt begins later than this after the first one |
+/// | `constraint_attempts` | 5 | attempts in all while the failure is a broken constraint of the database |
+///
+/// - Fewer than `in_place` attempts have failed: the message is tried again from memory. That costs no row,
+///   but holds its partition's watermark, and a restart begins to count anew. A wait of more than 10 s parks
+///   at once.
+/// - `in_place` attempts have failed: the message is parked in the database, and its partition goes on. Later
+///   messages of its key wait behind it. It is tried again when it is due, also by another process. Both
+///   `in_place = 0` and `in_place = 1` park at the first failure.
+/// - `max_attempts` or `constraint_attempts` have failed, or the next attempt would begin after
+///   `max_elapsed`: the message becomes a dead letter of class `exhausted`. [`on_dead`](#on_dead) says what
+///   becomes of its key.
+///
+/// Without `retry` the inbox's `Settings::retry` holds. With it, a part that is not given has the default
+/// above and **not** that of the setting. Numbers may be expressions, times are strings as for `time_limit`
+/// (`m` is a minute, `M` a month), of 365 days at most. Here a message is tried for three days, at least once
+/// an hour:
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Invoice { number: u64 }
+/// const ATTEMPTS: u32 = 500;
+///
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "tax.report",
+///     topic = "invoices.issued",
+///     payload = Invoice,
+///     id = header("event-id"),
+///     key = payload(number),
+///     retry(max_attempts = ATTEMPTS, max_elapsed = "3days", cap = "1h"),
+/// )]
+/// struct ReportInvoice;
+/// ```
+///
+/// # `on_dead`
+///
+/// Whether a dead letter, of whatever class, frees its key.
+///
+/// - `on_dead = release`, the default: later messages of its key go on. One that is replayed runs after what
+///   has run since, so the handler has to bear that order.
+/// - `on_dead = block`: later messages of its key wait, across restarts and rebalances, until a person acts.
+///   Other keys go on, and of a message without a key nothing waits.
+///
+/// ```
+/// # use inbox_core::Subscription;
+/// # #[derive(serde::Deserialize)] struct Booking { account: u64 }
+/// /// A balance is wrong as long as a booking before it is missing.
+/// #[derive(Subscription)]
+/// #[inbox(
+///     name = "ledger.book",
+///     topic = "bookings",
+///     payload = Booking,
+///     id = header("event-id"),
+///     key = payload(account),
+///     on_dead = block,
+/// )]
+/// struct Book;
 /// ```
 ///
 /// # `crate`

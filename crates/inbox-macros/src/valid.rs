@@ -7,8 +7,11 @@ use syn::{Error, Expr, ExprLit, ExprUnary, GenericArgument, Ident, Lit, PathArgu
 
 use crate::attr::Attrs;
 use crate::errors::Errors;
+use crate::on_dead::OnDead;
+use crate::retry::{Retry, Value};
 use crate::rule::{Rule, Slot, Source, Wanted};
 use crate::start::Start;
+use crate::time::time;
 use crate::words;
 
 /// A subscription that has all it needs.
@@ -24,6 +27,9 @@ pub(crate) struct Subscription<'a> {
     pub(crate) max_batch: Option<&'a Expr>,
     pub(crate) time_limit: Option<Duration>,
     pub(crate) start: Option<&'a Start>,
+    /// The fields of the policy that are given.
+    pub(crate) retry: Option<Vec<(&'a Ident, Value<'a>)>>,
+    pub(crate) on_dead: Option<&'a OnDead>,
 }
 
 /// The payload's type.
@@ -60,6 +66,11 @@ pub(crate) fn check<'a>(
         note(Err(error));
         None
     });
+    let retry = attrs.retry.as_ref().map(Retry::check).transpose();
+    let retry = retry.unwrap_or_else(|error| {
+        note(Err(error));
+        None
+    });
     let payload = attrs.payload.as_ref().map(Payload::of);
     for (wanted, rule) in [(Wanted::Id, &attrs.id), (Wanted::Key, &attrs.key)] {
         if let Some(rule) = rule {
@@ -80,6 +91,8 @@ pub(crate) fn check<'a>(
             max_batch: attrs.max_batch.as_ref(),
             time_limit,
             start: attrs.start.as_ref(),
+            retry,
+            on_dead: attrs.on_dead.as_ref(),
         })
     })();
     errors.or(())?;
@@ -192,29 +205,13 @@ fn max_batch(expr: &Expr) -> Result<(), Error> {
 }
 
 fn time_limit(expr: &Expr) -> Result<Duration, Error> {
-    let problem = match plain(expr) {
-        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => match humantime::parse_duration(&text.value()) {
-            Ok(limit) if limit.is_zero() => {
-                "no handler ends within a time limit of zero: `time_limit = \"30s\"`".into()
-            }
-            Ok(limit) => return Ok(limit),
-            Err(error) => {
-                let text = text.value();
-                format!(
-                    "{text:?} is no time ({error}): write it as in `time_limit = \"30s\"`, `\"500ms\"` or `\"1m 30s\"`"
-                )
-            }
-        },
-        Expr::Lit(ExprLit { lit: Lit::Int(number), .. }) => {
-            let unit = if number.suffix().is_empty() { "s" } else { number.suffix() };
-            format!(
-                "a time is written in quotes, with its unit: `time_limit = \"{}{unit}\"`",
-                number.base10_digits()
-            )
-        }
-        _ => "a time is written as a string, with its unit: `time_limit = \"30s\"`".into(),
-    };
-    Err(Error::new_spanned(expr, problem))
+    let example = words::example("time_limit");
+    let limit = time("time_limit", example, expr)?;
+    if limit.is_zero() {
+        let problem = format!("no handler ends within a time limit of zero: `{example}`");
+        return Err(Error::new_spanned(expr, problem));
+    }
+    Ok(limit)
 }
 
 /// A tombstone has no payload: where the payload may be one, a payload rule says what else to take.
@@ -269,7 +266,7 @@ fn in_option(whole: &Type) -> Option<&Type> {
 }
 
 /// The expression within the invisible group that a `macro_rules` variable leaves around it.
-fn plain(expr: &Expr) -> &Expr {
+pub(crate) fn plain(expr: &Expr) -> &Expr {
     match expr {
         Expr::Group(group) => plain(&group.expr),
         other => other,

@@ -1,7 +1,7 @@
 //! The words that `#[inbox(…)]` knows, and what a wrong one may have been meant to be.
 
 /// Every attribute, with an example of it.
-const ATTRIBUTES: [(&str, &str); 13] = [
+const ATTRIBUTES: [(&str, &str); 15] = [
     ("name", r#"name = "payments.reserve""#),
     ("topic", r#"topic = "orders.placed""#),
     ("topics", r#"topics("orders.placed", "orders.changed")"#),
@@ -14,6 +14,8 @@ const ATTRIBUTES: [(&str, &str); 13] = [
     ("max_batch", "max_batch = 100"),
     ("time_limit", r#"time_limit = "30s""#),
     ("start", "start = committed"),
+    ("retry", r#"retry(max_attempts = 10, max_elapsed = "24h")"#),
+    ("on_dead", "on_dead = block"),
     ("crate", "crate = inbox"),
 ];
 
@@ -70,6 +72,8 @@ mod tests {
             ("keys", "key"),
             ("maxbatch", "max_batch"),
             ("timelimit", "time_limit"),
+            ("rerty", "retry"),
+            ("ondead", "on_dead"),
         ] {
             assert_eq!(attribute_near(slip), Some(meant), "{slip}");
         }
@@ -77,7 +81,7 @@ mod tests {
 
     #[test]
     fn another_word_finds_none() {
-        for other in ["retry", "window", "dedup", "version", "on_dead", "group", "x"] {
+        for other in ["backoff", "window", "dedup", "version", "on_failure", "group", "x"] {
             assert_eq!(attribute_near(other), None, "{other}");
         }
     }

@@ -15,6 +15,7 @@ struct OrderPlaced {
     codec = "Json",
     filter = "wanted",
     max_batch = "10",
+    on_dead = "block",
     crate = "inbox_core",
 )]
 struct Quoted;

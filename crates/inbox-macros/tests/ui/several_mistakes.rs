@@ -17,7 +17,9 @@ struct OrderPlaced {
     codec = "Json",
     max_batch = 0,
     time_limit = "soon",
-    retry(max_attempts = 3)
+    retry(max_attempts = 0, base = "1s"),
+    on_dead = "block",
+    window = "7d"
 )]
 struct ReservePayment<T> {
     of: T,

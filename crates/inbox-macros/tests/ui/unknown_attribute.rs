@@ -12,7 +12,7 @@ struct OrderPlaced {
     payload = OrderPlaced,
     id = offset,
     key = record,
-    retry(max_attempts = 10, base = "1s"),
+    backoff(max_attempts = 10, base = "1s"),
     window = "7d",
     dedup = none,
 )]
