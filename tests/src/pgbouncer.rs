@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::net::TcpStream;
+use tokio::sync::OnceCell;
 
 use crate::wait;
 
@@ -92,13 +93,19 @@ async fn free_address() -> SocketAddr {
     }
 }
 
-/// The script says what is missing where it cannot install it.
+/// Once for all tests: Debian's installer refuses a second one beside it. The script says what is missing where
+/// it cannot install it.
 async fn install() {
-    let script = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/install"));
-    let installed = tokio::task::spawn_blocking(move || Command::new(script).arg("pgbouncer").output()).await;
-    let installed = installed.expect("no panic").expect("tests/install can be run");
-    let said = String::from_utf8_lossy(&installed.stderr).into_owned();
-    assert!(installed.status.success(), "{said}");
+    static INSTALLED: OnceCell<()> = OnceCell::const_new();
+    let once = async || {
+        let script = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/install"));
+        let run = move || Command::new(script).arg("pgbouncer").output();
+        let installed = tokio::task::spawn_blocking(run).await.expect("no panic");
+        let installed = installed.expect("tests/install can be run");
+        let said = String::from_utf8_lossy(&installed.stderr).into_owned();
+        assert!(installed.status.success(), "{said}");
+    };
+    INSTALLED.get_or_init(once).await;
 }
 
 fn start(folder: &TempDir) -> Child {

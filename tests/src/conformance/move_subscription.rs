@@ -259,8 +259,8 @@ pub async fn the_log_goes_with_it<D: Dialect>() {
     scene.sql(&record(THERE, "cluster = NULL, topic_id = NULL")).await;
     moves(&scene, GROUP, THERE).await.expect("it may be the same");
     let asked = TakeOver { log: Log { topic_id: Some("u".into()), ..log.clone() }, ..there(&scene) };
-    let taken = D::take_over(&mut conn, &LIMITS, &asked).await.expect("it is there");
-    assert_eq!(taken.log, log);
+    let error = D::take_over(&mut conn, &LIMITS, &asked).await.expect_err("it is another log");
+    assert!(matches!(&error, StoreError::OtherLog(other) if other.recorded == log), "{error:?}");
 }
 
 /// Each says what is wrong.

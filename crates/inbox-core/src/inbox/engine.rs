@@ -39,6 +39,7 @@ pub struct Engine<Db: Database> {
     ownership: Housekeeper<Db>,
     offsets: Housekeeper<Db>,
     failures: Seldom,
+    refusals: Seldom,
 }
 
 impl<Db: Database> Inbox<Db> {
@@ -79,6 +80,7 @@ impl<Db: Database> Inbox<Db> {
             ownership: Housekeeper::new(&connections),
             offsets: Housekeeper::new(&connections),
             failures: Seldom::new(Duration::from_secs(5)),
+            refusals: Seldom::new(Duration::from_secs(5)),
         })
     }
 }
@@ -144,10 +146,10 @@ impl<Db: Database> Engine<Db> {
             .ownership
             .run(move |conn| Box::pin(async move { Db::take_over(conn, &limits, &asked).await }))
             .await;
-        if let Err(error) = &taken {
-            self.is_healthy_after(error).await;
-        }
-        let taken = taken?;
+        let taken = match taken {
+            Ok(taken) => taken,
+            Err(error) => return Err(self.refused(topic, partition, error).await),
+        };
         if let Some(committed) = committed.filter(|committed| *committed > taken.number_before) {
             let number = taken.number_before;
             if self.settings.on_restore == OnRestore::Stop {
@@ -167,6 +169,16 @@ impl<Db: Database> Engine<Db> {
     /// is delivered.
     pub fn begin(&self, owner: &Arc<Owner>) {
         self.lanes.open(owner);
+    }
+
+    /// Of all partitions one is told, now and then: what keeps one of them mostly keeps others too.
+    async fn refused(&self, topic: &Topic, partition: Partition, error: StoreError) -> TakeOverError {
+        let up = self.is_healthy_after(&error).await;
+        let error = TakeOverError::from(error);
+        if up && matches!(error, TakeOverError::Store(_)) && self.refusals.is_time() {
+            tracing::warn!(%topic, %partition, %error, "a partition cannot be taken over yet");
+        }
+        error
     }
 
     /// Makes a unit for each subscription that wants the record, and hands it to a lane. Appends the

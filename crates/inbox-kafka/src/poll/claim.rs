@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use inbox_core::inbox::{Engine, Owner, TakeOverError};
 use inbox_core::store::{LastRecord, OtherLog};
-use inbox_core::{Database, Offset, StoreError, Topic};
+use inbox_core::{Database, Offset, Topic};
 use rdkafka::consumer::{BaseConsumer, Consumer as _};
 use tokio::task::spawn_blocking;
 
@@ -32,15 +32,6 @@ pub(crate) enum Refusal {
     End(Error),
 }
 
-/// What a try came to.
-enum Tried {
-    Claimed(Claim),
-    /// Kafka does not answer, which was told.
-    Silent,
-    /// The database refuses.
-    Later(StoreError),
-}
-
 /// Between two tries.
 const WAIT: Duration = Duration::from_millis(200);
 /// How long the first try waits for a transaction of the owner before; it doubles with each. Short, so
@@ -57,20 +48,12 @@ pub(super) async fn claim<Db: Database>(
     place: Place,
     claim: u64,
 ) {
-    let (mut patience, mut tries) = (PATIENCE, 0_u32);
+    let mut patience = PATIENCE;
     let result = loop {
         if engine.is_up() {
             match try_claim(&engine, &consumer, &place, patience).await {
-                Ok(Tried::Claimed(claim)) => break Ok(claim),
-                Ok(Tried::Silent) => {}
-                Ok(Tried::Later(error)) => {
-                    tries += 1;
-                    // Told ever more rarely.
-                    if tries.is_power_of_two() {
-                        let (topic, partition) = &place;
-                        tracing::warn!(%topic, %partition, tries, %error, "a partition cannot be taken over yet");
-                    }
-                }
+                Ok(Some(claim)) => break Ok(claim),
+                Ok(None) => {}
                 Err(refusal) => break Err(refusal),
             }
         }
@@ -83,20 +66,21 @@ pub(super) async fn claim<Db: Database>(
     wakes.send(Wake::Claimed { place, claim, result: Box::new(result) });
 }
 
+/// Nothing if Kafka does not answer, or the database refuses: that was told.
 async fn try_claim<Db: Database>(
     engine: &Arc<Engine<Db>>,
     consumer: &Weak<BaseConsumer<Context>>,
     place: &Place,
     patience: Duration,
-) -> Result<Tried, Refusal> {
-    let Some((low, _)) = ask(consumer, place, log_range).await else { return Ok(Tried::Silent) };
-    let Some(found) = ask(consumer, place, which_log).await else { return Ok(Tried::Silent) };
+) -> Result<Option<Claim>, Refusal> {
+    let Some((low, _)) = ask(consumer, place, log_range).await else { return Ok(None) };
+    let Some(found) = ask(consumer, place, which_log).await else { return Ok(None) };
     let (topic, partition) = place;
     // Before the take-over: what the database has afterwards is at least as young, unless it went back.
-    let Some(committed) = ask(consumer, place, committed_number).await else { return Ok(Tried::Silent) };
+    let Some(committed) = ask(consumer, place, committed_number).await else { return Ok(None) };
     let owner = match engine.take_over(topic, *partition, Offset(low), committed, &found, patience).await {
         Ok(owner) => owner,
-        Err(TakeOverError::Store(error)) => return Ok(Tried::Later(error)),
+        Err(TakeOverError::Store(_)) => return Ok(None),
         Err(TakeOverError::Departed(departed)) => return Err(Refusal::End(departed.into())),
         Err(TakeOverError::WentBack { number, committed }) => {
             let (topic, partition) = place.clone();
@@ -107,7 +91,7 @@ async fn try_claim<Db: Database>(
         }
     };
     // Asked again, since the previous owner may have gone on until the take-over.
-    let Some((low, high)) = ask(consumer, place, log_range).await else { return Ok(Tried::Silent) };
+    let Some((low, high)) = ask(consumer, place, log_range).await else { return Ok(None) };
     let (low, high) = (Offset(low), Offset(high));
     let outside = |watermark: &Offset| *watermark < low || *watermark > high;
     if let Some(watermark) = owner.watermarks().iter().map(|(_, watermark)| *watermark).find(outside) {
@@ -115,7 +99,7 @@ async fn try_claim<Db: Database>(
         return Err(Refusal::Stop { incarnation: owner.incarnation(), reason });
     }
     let recognise = owner.last().filter(|last| last.offset >= low);
-    Ok(Tried::Claimed(Claim { owner, recognise }))
+    Ok(Some(Claim { owner, recognise }))
 }
 
 /// What Kafka says of the partition; nothing if it does not answer, which is told.
