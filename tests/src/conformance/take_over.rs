@@ -192,8 +192,13 @@ pub async fn keys_with_open_rows_are_told<D: Dialect>() {
     // Another partition's are its own.
     let taken = D::take_over(&mut conn, &LIMITS, &ownership(4, vec![scene.subscription], 0)).await;
     let open = taken.expect("nothing is open").open;
-    let head =
-        OpenKey { subscription: scene.subscription, key: key("elsewhere"), due_in: Some(Duration::ZERO) };
+    let head = OpenKey {
+        subscription: scene.subscription,
+        key: key("elsewhere"),
+        business_key: Some(BusinessKey::new(b"elsewhere")),
+        offset: Offset(1),
+        due_in: Some(Duration::ZERO),
+    };
     assert_eq!(open, [head]);
 }
 

@@ -134,6 +134,10 @@ impl<Db: Database> Lane<Db> {
         };
         let mut unit = Unit::of_row(subscription, owner, fingerprint, work, started);
         unit.attempt = attempt;
+        if row.attempts > 0 {
+            // It has failed alone before: others are not made to wait while it does so again.
+            unit.reruns = Unit::MAX_RERUNS;
+        }
         unit.first_attempt = row.since_first.and_then(|since| Instant::now().checked_sub(since));
         unit
     }

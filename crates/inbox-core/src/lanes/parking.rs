@@ -23,7 +23,9 @@ impl<Db: Database> Lane<Db> {
             .into_iter()
             .partition(|unit| unit.kind() == Kind::Message && self.open.contains(&unit.open_place()));
         *part = run;
-        waiting.iter_mut().for_each(|unit| unit.turn_to_parking(None));
+        for unit in &mut waiting {
+            unit.turn_to_parking(None);
+        }
         waiting
     }
 
