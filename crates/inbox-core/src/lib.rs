@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `identity`, `record`, `message`, `cloud_event` | what a message is |
 //! | `subscription`, `handler` | what users write |
-//! | `failure`, `retry`, `dead_letter` | what can go wrong with a message, and what follows |
+//! | `failure`, `retry`, `dead_letter`, `stored` | what can go wrong with a message, what follows, and what is kept of it |
 //! | `tx` | the transaction a handler works in |
 //! | `store` | one durable transition per file, for Postgres and `SQLite` |
 //! | `process` | one attempt |

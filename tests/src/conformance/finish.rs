@@ -207,6 +207,25 @@ pub async fn a_take_over_waits_for_it<D: Dialect>() {
     }
 }
 
+/// Also one that leaves this subscription's rows alone: whoever owns the partition next may have its handler.
+pub async fn a_take_over_for_others_waits_for_it<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let row = one(&scene).await;
+    let other = scene.subscribe("totals").await;
+    let (mut old, mut new) = (scene.conn().await, scene.conn().await);
+    assert_eq!(D::finish(&mut old, &LIMITS, &row).await.expect("an answer"), Transition::Done);
+    let owned = ownership(3, vec![other], 0);
+    let mut taking = std::pin::pin!(D::take_over(&mut new, &LIMITS, &owned));
+    assert!(timeout(A_WHILE, &mut taking).await.is_err(), "it did not wait");
+    D::rollback(&mut old).await.expect("it is open");
+    assert_eq!(taking.await.expect("the old transaction has ended").open, []);
+    // Its start is as it was, until its own handler is asked for.
+    assert_eq!(D::finish(&mut old, &LIMITS, &row).await.expect("an answer"), Transition::Fenced);
+    assert!(column(&scene, &D::id_hex("start_token"), "a").await.is_some());
+    scene.take_over(3).await;
+    assert_eq!(column(&scene, &D::id_hex("start_token"), "a").await, None);
+}
+
 /// However far it got when its future was dropped: after the discard, or without one, others go on.
 pub async fn a_dropped_one_leaves_nothing_open<D: Dialect>() {
     let scene = Scene::<D>::new().await;

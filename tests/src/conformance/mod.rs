@@ -128,6 +128,7 @@ macro_rules! store_conformance {
                 its_id_is_a_duplicate_from_then_on
                 another_epoch_finishes_nothing
                 a_take_over_waits_for_it
+                a_take_over_for_others_waits_for_it
                 a_dropped_one_leaves_nothing_open
             }
             postpone {

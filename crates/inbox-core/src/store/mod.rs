@@ -3,7 +3,7 @@
 //! | file | transition or question |
 //! |---|---|
 //! | `register` | a subscription is recorded with its group and rules |
-//! | `take_over` | a partition gets a new epoch; its watermarks are read |
+//! | `take_over` | a partition gets a new epoch; its watermarks and keys with open rows are read |
 //! | `admit` | (none) → done: processed, inside the effect's transaction |
 //! | `commit` | the proof before COMMIT, and COMMIT |
 //! | `park` | (none) → open |
