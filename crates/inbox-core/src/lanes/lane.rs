@@ -209,9 +209,8 @@ impl<Db: Database> Lane<Db> {
                 // The next one, a letter that blocks the key, or nothing: the store knows.
                 self.open.set(place, &unit.owner, Some(Instant::now()));
             }
-            // Its next attempt is due later, which was said already.
-            End::Parked => {}
-            End::Dropped => self.close_key(&place),
+            // Its next attempt is due later, which was said already; and what is dropped is swept.
+            End::Parked | End::Dropped => {}
         }
     }
 
