@@ -364,7 +364,11 @@ async fn a_backlog_far_above_the_budget() {
 async fn a_budget_used_up_by_one_message() {
     let (ledger, topic) = scene(2).await;
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
-    let service = Service::new(&ledger, &topic).limits(|limits| limits.max_in_flight = 100);
+    let service = Service::new(&ledger, &topic).limits(|limits| {
+        limits.max_in_flight = 100;
+        // Never parked, or the watermark would pass it.
+        limits.in_place = u32::MAX;
+    });
     let mut drafts =
         vec![(0, "bad".into(), Job::of("bad", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note]))];
     drafts.extend(notes("m", 1000, 10, 2));
