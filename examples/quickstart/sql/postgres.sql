@@ -3,7 +3,8 @@ DROP TABLE IF EXISTS quickstart_accounts, quickstart_ledger;
 
 CREATE TABLE quickstart_accounts (
     id    bigint PRIMARY KEY,
-    cents bigint NOT NULL
+    cents bigint NOT NULL,
+    open  boolean NOT NULL
 );
 
 CREATE TABLE quickstart_ledger (

@@ -4,7 +4,8 @@ PRAGMA busy_timeout = 5000;
 
 CREATE TABLE quickstart_accounts (
     id    INTEGER PRIMARY KEY,
-    cents INTEGER NOT NULL
+    cents INTEGER NOT NULL,
+    open  INTEGER NOT NULL
 ) STRICT;
 
 CREATE TABLE quickstart_ledger (

@@ -66,6 +66,9 @@ pub(crate) struct WorkerArgs {
     /// May hold a password: it travels in the environment, where other users cannot read it.
     #[arg(long, env = WorkerArgs::DATABASE, hide_env_values = true)]
     pub(crate) database: Address,
+    /// What the worker tells on stderr: error, warn, info, debug.
+    #[arg(long, env = "QUICKSTART_LOG", default_value = "error")]
+    pub(crate) log: tracing::Level,
 }
 
 impl WorkerArgs {

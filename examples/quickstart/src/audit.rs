@@ -15,6 +15,8 @@ pub(crate) struct Evidence {
     pub(crate) balances: HashMap<i64, i64>,
     pub(crate) dead: usize,
     pub(crate) finished: usize,
+    /// Parked while accounts were closed.
+    pub(crate) parked: usize,
     /// Of the worker that was started after the kill.
     pub(crate) first_offsets: FirstOffsets,
 }
@@ -32,6 +34,8 @@ pub(crate) struct Audit {
     pub(crate) redelivered: usize,
     /// Rows in the ledger.
     pub(crate) effects: usize,
+    /// Payments that waited in the database until their account was opened.
+    pub(crate) parked: usize,
     /// Dead letters.
     pub(crate) dead: usize,
     /// Payments without an effect.
@@ -51,11 +55,12 @@ pub(crate) struct Audit {
 struct Expected {
     duplicates: usize,
     unfinished: usize,
+    parked: usize,
 }
 
 impl Audit {
     pub(crate) fn of(workload: &Workload, evidence: &Evidence) -> Self {
-        let Evidence { effects, balances, dead, finished, first_offsets } = evidence;
+        let Evidence { effects, balances, dead, finished, parked, first_offsets } = evidence;
         let mut times: HashMap<&str, usize> = HashMap::new();
         for effect in effects {
             *times.entry(&effect.message_id).or_default() += 1;
@@ -69,6 +74,7 @@ impl Audit {
             duplicates: finished.saturating_sub(places.len() + dead + lost),
             redelivered: effects.iter().filter(|effect| came_again(effect, first_offsets)).count(),
             effects: effects.len(),
+            parked: *parked,
             dead: *dead,
             lost,
             doubled: times.values().filter(|times| **times > 1).count(),
@@ -77,13 +83,14 @@ impl Audit {
             expected: Expected {
                 duplicates: workload.resends(),
                 unfinished: workload.count().saturating_sub(*finished),
+                parked: workload.to_closed(),
             },
         }
     }
 
     /// Every promise that was not kept, in words.
     pub(crate) fn broken(&self) -> Vec<String> {
-        let Expected { duplicates, unfinished } = self.expected;
+        let Expected { duplicates, unfinished, parked } = self.expected;
         let undecodable = Workload::UNDECODABLE;
         [
             (unfinished > 0, format!("{unfinished} records were not finished")),
@@ -95,6 +102,7 @@ impl Audit {
                 self.duplicates != duplicates,
                 format!("{} duplicates refused, not {duplicates}", self.duplicates),
             ),
+            (self.parked != parked, format!("{} payments were parked, not {parked}", self.parked)),
             (self.dead != undecodable, format!("{} dead letters, not {undecodable}", self.dead)),
             (
                 self.wrong_balances > 0,
@@ -155,6 +163,7 @@ mod tests {
             balances: workload.balances(),
             dead: 1,
             finished: workload.count(),
+            parked: workload.to_closed(),
             first_offsets: FirstOffsets::from([(0, 480)]),
         }
     }
@@ -219,5 +228,6 @@ mod tests {
         assert_eq!(audit(|evidence| evidence.balances.retain(|account, _| *account != 3)).wrong_balances, 1);
         assert!(!audit(|evidence| evidence.dead = 0).broken().is_empty());
         assert!(!audit(|evidence| evidence.finished -= 1).broken().is_empty());
+        assert!(!audit(|evidence| evidence.parked -= 1).broken().is_empty());
     }
 }

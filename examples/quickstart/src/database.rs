@@ -13,7 +13,7 @@ use diesel_async::{AsyncConnection, AsyncPgConnection, RunQueryDsl, SimpleAsyncC
 
 use crate::Result;
 use crate::schema::{accounts, ledger};
-use crate::workload::ACCOUNTS;
+use crate::workload::{ACCOUNTS, CLOSED};
 
 /// Where the database is.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ pub(crate) enum Database {
 
 const OPEN_ACCOUNTS: &str = "
     WITH RECURSIVE numbers (id) AS (VALUES (0) UNION ALL SELECT id + 1 FROM numbers WHERE id + 1 < $1)
-    INSERT INTO quickstart_accounts SELECT id, 0 FROM numbers";
+    INSERT INTO quickstart_accounts SELECT id, 0, id % $2 <> 0 FROM numbers";
 
 /// The same plain diesel on either connection.
 macro_rules! on {
@@ -99,7 +99,7 @@ struct Count {
 }
 
 impl Database {
-    /// Connects and makes the service's tables anew, with every account in them.
+    /// Connects and makes the service's tables anew, with every account in them, some of them closed.
     pub(crate) async fn prepare(address: &Address) -> Result<Self> {
         let mut database = match address {
             Address::Sqlite(path) => {
@@ -115,9 +115,17 @@ impl Database {
                 Self::Postgres(Box::new(conn))
             }
         };
-        let open_accounts = diesel::sql_query(OPEN_ACCOUNTS).bind::<BigInt, _>(ACCOUNTS);
+        let open_accounts =
+            diesel::sql_query(OPEN_ACCOUNTS).bind::<BigInt, _>(ACCOUNTS).bind::<BigInt, _>(CLOSED);
         on!(&mut database, conn => open_accounts.execute(conn).await?);
         Ok(database)
+    }
+
+    /// Opens the accounts that are closed.
+    pub(crate) async fn open_all_accounts(&mut self) -> Result<()> {
+        let closed = diesel::update(accounts::table.filter(accounts::open.eq(false)));
+        on!(self, conn => closed.set(accounts::open.eq(true)).execute(conn).await?);
+        Ok(())
     }
 
     /// How many effects are committed.
@@ -143,12 +151,21 @@ impl Database {
 
     /// How many dead letters there are.
     pub(crate) async fn count_dead(&mut self, group: &str) -> Result<usize> {
+        self.count_rows(group, 1).await
+    }
+
+    /// How many messages are parked, or wait behind one that is.
+    pub(crate) async fn count_open(&mut self, group: &str) -> Result<usize> {
+        self.count_rows(group, 0).await
+    }
+
+    async fn count_rows(&mut self, group: &str, state: i16) -> Result<usize> {
         let (messages, subscriptions) = (self.inbox_table("messages"), self.inbox_table("subscriptions"));
         self.count(
             &format!(
                 "SELECT count(*) AS n
                  FROM {messages} m JOIN {subscriptions} s ON s.id = m.subscription_id
-                 WHERE s.consumer_group = $1 AND m.state = 1"
+                 WHERE s.consumer_group = $1 AND m.state = {state}"
             ),
             group,
         )
@@ -165,7 +182,8 @@ impl Database {
 
     /// What each account holds.
     pub(crate) async fn balances(&mut self) -> Result<HashMap<i64, i64>> {
-        let rows: Vec<(i64, i64)> = on!(self, conn => accounts::table.load(conn).await?);
+        let rows: Vec<(i64, i64)> =
+            on!(self, conn => accounts::table.select((accounts::id, accounts::cents)).load(conn).await?);
         Ok(rows.into_iter().collect())
     }
 

@@ -1,5 +1,6 @@
 //! The service: what it consumes, and what a payment does to the database.
 
+use diesel::dsl::exists;
 use diesel::prelude::*;
 use diesel_async::RunQueryDsl;
 use inbox::{Failure, Handler, Message, Outcome, Postgres, Sqlite, Subscription, Tx};
@@ -25,6 +26,7 @@ pub(crate) struct Payment {
     payload = Payment,
     id = header("event-id"),          // of two records with the same one, one takes effect
     key = payload(account),           // payments of one account take effect in order
+    retry(base = "100ms", cap = "1s"), // of one that fails for now; else the first wait is 1 s, the last 10 min
     filter = self.received.watch(),   // only to count: it wants every record
 )]
 pub(crate) struct BookPayment {
@@ -38,12 +40,19 @@ macro_rules! book_payments_in {
     ($database:ty) => {
         impl Handler<$database> for BookPayment {
             async fn handle(&self, payment: &Message<Payment>, tx: &mut Tx<'_, $database>) -> Outcome {
-                let found = diesel::update(accounts::table.find(payment.account))
+                let open = accounts::table.find(payment.account).filter(accounts::open);
+                let found = diesel::update(open)
                     .set(accounts::cents.eq(accounts::cents + payment.cents))
                     .execute(tx)
                     .await?; // tried again, or waited out, by what kind of error it is
                 if found == 0 {
-                    return Err(Failure::permanent("there is no such account")); // a dead letter at once
+                    let there = exists(accounts::table.find(payment.account));
+                    return Err(if diesel::select(there).get_result(tx).await? {
+                        // It waits, parked in the database, and later payments of its account behind it.
+                        Failure::transient("the account is closed for now")
+                    } else {
+                        Failure::permanent("there is no such account") // a dead letter at once
+                    });
                 }
                 diesel::insert_into(ledger::table)
                     .values((

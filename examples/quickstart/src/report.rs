@@ -43,6 +43,7 @@ fn table(audit: &Audit) -> Table {
         ("duplicates refused", audit.duplicates, "sent again, no second effect"),
         ("redelivered after the kill", audit.redelivered, "effect was there, no second one"),
         ("effects", audit.effects, "one for each distinct message"),
+        ("parked", audit.parked, "until their accounts were opened, then in order"),
         ("dead letters", audit.dead, "could not be decoded, kept with their bytes"),
         ("lost", audit.lost, "messages without effect"),
         ("doubled", audit.doubled, "messages with several"),

@@ -11,7 +11,7 @@ use crate::database::{Address, Database};
 use crate::produce::produce;
 use crate::report;
 use crate::watch::{Goal, Watch};
-use crate::workload::{ACCOUNTS, Workload};
+use crate::workload::{ACCOUNTS, CLOSED, Workload};
 
 /// The worker is killed when this share of the payments has taken effect, in percent.
 const KILLED_AT: usize = 40;
@@ -47,8 +47,9 @@ async fn act(started: Instant, broker: &Broker, address: &Address, workload: &Wo
     tokio::task::block_in_place(|| produce(broker, workload))?;
     watch.say(&format!(
         "{payments} payments to {ACCOUNTS} accounts are produced, {} of them twice, and one record that nobody can \
-         decode",
-        workload.resends()
+         decode; {} accounts are closed",
+        workload.resends(),
+        ACCOUNTS / CLOSED
     ));
 
     let mut args = WorkerArgs {
@@ -58,6 +59,7 @@ async fn act(started: Instant, broker: &Broker, address: &Address, workload: &Wo
         group: broker.group.clone(),
         session_ms: u64::try_from(broker.session.as_millis())?,
         database: address.clone(),
+        log: tracing::Level::ERROR,
     };
     let mut worker = Worker::start(&args)?;
     watch.say(&format!("worker 1 is started as process {}", worker.pid));
@@ -72,6 +74,16 @@ async fn act(started: Instant, broker: &Broker, address: &Address, workload: &Wo
         "worker 2 is started as process {}; Kafka waits {:?} for the dead one before it gives it the partitions",
         worker.pid, broker.session
     ));
+    // Whatever else there is to do is done beside them.
+    let closed = Goal::Parked { group: &broker.group, messages: workload.to_closed() };
+    watch.until(closed, &mut worker, &mut database).await?;
+    let others = payments - workload.to_closed();
+    watch.until(Goal::Effects(others), &mut worker, &mut database).await?;
+    let parked = database.count_open(&broker.group).await?;
+    watch.say(&format!(
+        "all others have taken effect, {parked} payments wait for the closed accounts, which are opened now"
+    ));
+    database.open_all_accounts().await?;
     let all = Goal::Finished { group: &broker.group, records: workload.count() };
     watch.until(all, &mut worker, &mut database).await?;
     let first_offsets = worker.stop().await?;
@@ -82,6 +94,7 @@ async fn act(started: Instant, broker: &Broker, address: &Address, workload: &Wo
         balances: database.balances().await?,
         dead: database.count_dead(&broker.group).await?,
         finished: database.count_finished(&broker.group).await?,
+        parked,
         first_offsets,
     };
     Ok(Audit::of(workload, &evidence))

@@ -6,6 +6,8 @@ diesel::table! {
     accounts (id) {
         id -> BigInt,
         cents -> BigInt,
+        /// Payments to a closed account fail for now.
+        open -> Bool,
     }
 }
 

@@ -18,7 +18,9 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) enum Goal<'a> {
     /// So many effects.
     Effects(usize),
-    /// The group has finished so many records, in one piece from the first on.
+    /// The group has parked so many messages.
+    Parked { group: &'a str, messages: usize },
+    /// The group has finished so many records, in one piece from the first on, and nothing is parked.
     Finished { group: &'a str, records: usize },
 }
 
@@ -62,9 +64,14 @@ impl Watch {
             self.bar.set_position(u64::try_from(effects)?);
             let (seen, reached) = match goal {
                 Goal::Effects(wanted) => (effects, effects >= wanted),
+                Goal::Parked { group, messages } => {
+                    let parked = database.count_open(group).await?;
+                    (effects + parked, parked >= messages)
+                }
                 Goal::Finished { group, records } => {
                     let finished = database.count_finished(group).await?;
-                    (effects + finished, finished >= records)
+                    let parked = database.count_open(group).await?;
+                    (effects + finished, finished >= records && parked == 0)
                 }
             };
             if reached {

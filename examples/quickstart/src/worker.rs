@@ -13,6 +13,7 @@ use crate::payment::BookPayment;
 use crate::received::Received;
 
 pub(crate) async fn run(args: WorkerArgs) -> Result<()> {
+    tracing_subscriber::fmt().with_max_level(args.log).with_writer(io::stderr).with_ansi(false).init();
     let received = Received::default();
     let handler = BookPayment { topic: args.topic.clone(), worker: args.number, received: received.clone() };
     match &args.database {

@@ -10,6 +10,8 @@ use crate::payment::Payment;
 
 /// How many accounts there are, numbered from 0 on.
 pub(crate) const ACCOUNTS: i64 = 3_000;
+/// One account in this many is closed at first.
+pub(crate) const CLOSED: i64 = 100;
 pub(crate) const PARTITIONS: i32 = 8;
 
 /// One payment in this many is sent a second time.
@@ -101,6 +103,11 @@ impl Workload {
 
     /// Records that must end as dead letters.
     pub(crate) const UNDECODABLE: usize = 1;
+
+    /// Payments to accounts that are closed at first.
+    pub(crate) fn to_closed(&self) -> usize {
+        self.payments.iter().filter(|sent| sent.payment.account % CLOSED == 0).count()
+    }
 
     /// What each account must hold in the end.
     pub(crate) fn balances(&self) -> HashMap<i64, i64> {
