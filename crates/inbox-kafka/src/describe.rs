@@ -14,6 +14,7 @@ use inbox_core::Topic;
 use rdkafka::bindings as sys;
 use rdkafka::consumer::{BaseConsumer, Consumer as _, ConsumerContext};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::metadata::{MetadataPartition, MetadataTopic};
 
 /// The id of each of these topics; nothing for one that does not exist or may not be described, or
 /// where the broker knows no ids. Blocks.
@@ -22,6 +23,7 @@ pub(crate) fn topic_ids<C: ConsumerContext>(
     topics: &[&Topic],
     limit: Duration,
 ) -> KafkaResult<BTreeMap<Topic, String>> {
+    let Some(broker) = a_leader(consumer, topics, limit)? else { return Ok(BTreeMap::new()) };
     let client = consumer.client().native_ptr();
     // A name with a NUL byte cannot be a topic's.
     let names: Vec<CString> = topics.iter().filter_map(|topic| CString::new(topic.as_str()).ok()).collect();
@@ -44,6 +46,7 @@ pub(crate) fn topic_ids<C: ConsumerContext>(
             sys::rd_kafka_AdminOptions_destroy,
         )?;
         sys::rd_kafka_AdminOptions_set_request_timeout(options.get(), millis, ptr::null_mut(), 0);
+        sys::rd_kafka_AdminOptions_set_broker(options.get(), broker, ptr::null_mut(), 0);
         sys::rd_kafka_DescribeTopics(client, collection.get(), options.get(), queue.get());
         // A little more than the request may take, so that its own time-out is what is told.
         let event = sys::rd_kafka_queue_poll(queue.get(), millis.saturating_add(1000));
@@ -51,6 +54,24 @@ pub(crate) fn topic_ids<C: ConsumerContext>(
     };
     // SAFETY: the event is there until its guard is dropped, and so is what it points to.
     unsafe { ids_of(&event) }
+}
+
+/// The broker that leads one of these topics. Every broker can describe them; without a wish librdkafka asks the
+/// cluster's controller, and waits for one where there is none (as in its own mock cluster).
+fn a_leader<C: ConsumerContext>(
+    consumer: &BaseConsumer<C>,
+    topics: &[&Topic],
+    limit: Duration,
+) -> KafkaResult<Option<i32>> {
+    for topic in topics {
+        let metadata = consumer.fetch_metadata(Some(topic.as_str()), limit)?;
+        let mut leaders =
+            metadata.topics().iter().flat_map(MetadataTopic::partitions).map(MetadataPartition::leader);
+        if let Some(leader) = leaders.find(|leader| *leader >= 0) {
+            return Ok(Some(leader));
+        }
+    }
+    Ok(None)
 }
 
 unsafe fn ids_of(event: &Guard<sys::rd_kafka_event_t>) -> KafkaResult<BTreeMap<Topic, String>> {
