@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
+use tracing::level_filters::LevelFilter;
 
 use crate::database::Address;
 
@@ -66,9 +67,9 @@ pub(crate) struct WorkerArgs {
     /// May hold a password: it travels in the environment, where other users cannot read it.
     #[arg(long, env = WorkerArgs::DATABASE, hide_env_values = true)]
     pub(crate) database: Address,
-    /// What the worker tells on stderr: error, warn, info, debug.
-    #[arg(long, env = "QUICKSTART_LOG", default_value = "error")]
-    pub(crate) log: tracing::Level,
+    /// What the worker tells on stderr: off, error, warn, info, debug.
+    #[arg(long, env = "QUICKSTART_LOG", default_value = "off")]
+    pub(crate) log: LevelFilter,
 }
 
 impl WorkerArgs {

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use tracing::level_filters::LevelFilter;
+
 use crate::Result;
 use crate::args::{RunArgs, WorkerArgs};
 use crate::audit::{Audit, Evidence};
@@ -59,7 +61,7 @@ async fn act(started: Instant, broker: &Broker, address: &Address, workload: &Wo
         group: broker.group.clone(),
         session_ms: u64::try_from(broker.session.as_millis())?,
         database: address.clone(),
-        log: tracing::Level::ERROR,
+        log: LevelFilter::OFF,
     };
     let mut worker = Worker::start(&args)?;
     watch.say(&format!("worker 1 is started as process {}", worker.pid));
