@@ -312,3 +312,53 @@ async fn killed_in_the_middle_of_a_parked_message() {
     assert_eq!(ledger.effects().await[0].attempt, 5, "an end of the process is no attempt");
     worker.stop().await;
 }
+
+/// A handler that says "something else is down", which never counts, until the knob is turned.
+async fn down(ledger: &Ledger) -> Act {
+    ledger
+        .execute(
+            "CREATE FUNCTION down() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                 IF (SELECT n FROM knob) = 0 THEN
+                     RAISE EXCEPTION 'down' USING ERRCODE = 'read_only_sql_transaction';
+                 END IF;
+             END $$",
+        )
+        .await;
+    Act::Send("SELECT down()".into())
+}
+
+/// A parked message whose attempts do not count waits beside the queue: what comes for its key is parked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_that_waits_uncounted_holds_no_watermark() {
+    let (ledger, topic) = scene(1).await;
+    let running = Service::new(&ledger, &topic).start().await;
+    let acts = [Act::FailUntil(5), down(&ledger).await, Act::Note];
+    let mut sent = send(&topic, &[(0, "m".into(), Job::of("key", acts))]);
+    wait::until("it waits, uncounted", async || running.runs.of("m").len() > 5).await;
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key")), (0, "other".into(), Job::note("k"))]));
+    ledger.is_passed(&topic).await;
+    assert_eq!((ledger.open().await, ledger.count().await), (2, 1));
+    assert_eq!(running.runs.of("m")[4..].iter().max(), Some(&5));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// The same while too many keys have parked messages: those are what asks whether it is up again.
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_messages_that_wait_uncounted_are_tried_again_at_the_limit() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.max_open_keys = 2);
+    let running = service.start().await;
+    let acts = [Act::FailUntil(5), down(&ledger).await, Act::Note];
+    let mut sent = send(&topic, &["a", "b"].map(|key| (0, key.to_owned(), Job::of(key, acts.clone()))));
+    for id in ["a", "b"] {
+        wait::until("it waits, uncounted", async || running.runs.of(id).contains(&5)).await;
+    }
+    sent.extend(send(&topic, &[(0, "c".into(), Job::note("c"))]));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}

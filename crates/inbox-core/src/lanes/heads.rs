@@ -12,7 +12,7 @@ use crate::store::{Database, Head, OpenKey, OpenRow, Start, Started, StoreError,
 
 use super::breaker::Permit;
 use super::lane::Lane;
-use super::open_keys::OpenPlace;
+use super::open_keys::{Due, OpenPlace};
 use super::unit::{Unit, Work};
 
 impl<Db: Database> Lane<Db> {
@@ -44,16 +44,21 @@ impl<Db: Database> Lane<Db> {
                 }
                 Permit::Busy => false,
             });
-            let Some((place, owner)) = due else { break };
+            let Some(due) = due else { break };
             any = true;
-            self.work_head(place, &owner).await;
+            self.work_head(due).await;
         }
         any
     }
 
-    async fn work_head(&mut self, place: OpenPlace, owner: &Arc<Owner>) {
+    async fn work_head(&mut self, Due { place, owner, started }: Due) {
+        let owner = &owner;
         if owner.is_stopped() {
             self.close_key(&place);
+            return;
+        }
+        if let Some(unit) = started {
+            self.work(vec![unit]).await;
             return;
         }
         let token = StartToken::random();
@@ -151,8 +156,22 @@ impl<Db: Database> Lane<Db> {
 
     /// The key has open rows, and its head is due then.
     pub(super) fn open_key(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) {
-        let subscribed = &self.subscriptions[place.subscription];
-        if self.open.set(place, owner, due) && subscribed.breaker.opened() {
+        if self.open.set(place, owner, due) {
+            self.opened_key(place.subscription);
+        }
+    }
+
+    /// The head of a key runs again after this wait, and no attempt is counted.
+    pub(super) fn keep_head(&mut self, head: Unit, wait: Duration) {
+        let subscription = head.subscription();
+        if self.open.keep(head, Instant::now() + wait) {
+            self.opened_key(subscription);
+        }
+    }
+
+    fn opened_key(&self, subscription: usize) {
+        let subscribed = &self.subscriptions[subscription];
+        if subscribed.breaker.opened() {
             tracing::warn!(
                 subscription = %subscribed.runner.name(), keys = subscribed.breaker.keys(),
                 "too many keys have parked messages: what the handler depends on seems to be down; parked messages \

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use crate::identity::{KeyId, PartitionId};
 use crate::inbox::Owner;
 
+use super::unit::Unit;
+
 /// A business key of a subscription in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct OpenPlace {
@@ -31,6 +33,15 @@ struct Open {
     owner: Arc<Owner>,
     /// Nothing while its head runs, or while a dead letter blocks it.
     due: Option<Instant>,
+    /// The head, if it was started already and is to run again, uncounted.
+    started: Option<Unit>,
+}
+
+/// A key whose head is due.
+pub(super) struct Due {
+    pub(super) place: OpenPlace,
+    pub(super) owner: Arc<Owner>,
+    pub(super) started: Option<Unit>,
 }
 
 impl OpenKeys {
@@ -44,7 +55,7 @@ impl OpenKeys {
 
     /// The key's head is due then; not by itself if nothing is said. `true` if the key had no open rows.
     pub(super) fn set(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) -> bool {
-        let before = self.keys.insert(place, Open { owner: Arc::clone(owner), due });
+        let before = self.keys.insert(place, Open { owner: Arc::clone(owner), due, started: None });
         if let Some(before) = before.as_ref().and_then(|open| open.due) {
             self.due.remove(&(before, place));
         }
@@ -52,6 +63,17 @@ impl OpenKeys {
             self.due.insert((due, place));
         }
         before.is_none()
+    }
+
+    /// The key's head was started, and runs again then as it is. Not in the queue: what comes for its key is
+    /// parked meanwhile, and only heads run while too many keys have open rows.
+    pub(super) fn keep(&mut self, head: Unit, due: Instant) -> bool {
+        let (place, owner) = (head.open_place(), Arc::clone(&head.owner));
+        let is_new = self.set(place, &owner, Some(due));
+        if let Some(open) = self.keys.get_mut(&place) {
+            open.started = Some(head);
+        }
+        is_new
     }
 
     /// The key has no open rows any more. `true` if it had.
@@ -65,10 +87,7 @@ impl OpenKeys {
 
     /// The key whose head is due for the longest time, of a subscription that may run now. Nothing of it is
     /// due until it is [set](Self::set) again.
-    pub(super) fn take_due(
-        &mut self,
-        mut may_run: impl FnMut(usize) -> bool,
-    ) -> Option<(OpenPlace, Arc<Owner>)> {
+    pub(super) fn take_due(&mut self, mut may_run: impl FnMut(usize) -> bool) -> Option<Due> {
         let now = Instant::now();
         let &(due, place) = self
             .due
@@ -78,7 +97,7 @@ impl OpenKeys {
         self.due.remove(&(due, place));
         let open = self.keys.get_mut(&place)?;
         open.due = None;
-        Some((place, Arc::clone(&open.owner)))
+        Some(Due { place, owner: Arc::clone(&open.owner), started: open.started.take() })
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
