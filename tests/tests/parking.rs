@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use inbox_tests::job::{Act, Job};
-use inbox_tests::kafka::FreshTopic;
+use inbox_tests::kafka::{FreshTopic, Outgoing, Producer};
 use inbox_tests::load::{Draft, notes, send};
 use inbox_tests::oracle::Ledger;
 use inbox_tests::service::Service;
@@ -358,6 +358,61 @@ async fn parked_messages_that_wait_uncounted_are_tried_again_at_the_limit() {
     }
     sent.extend(send(&topic, &[(0, "c".into(), Job::note("c"))]));
     turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// A letter that is not written, since its id has a row already, holds no key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_whose_id_came_before_blocks_nothing() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).subscription(|subscription| subscription.blocks = true);
+    let running = service.start().await;
+    let mut sent = send(&topic, &[(0, "twice".into(), Job::note("key"))]);
+    ledger.is_finished(&topic).await;
+    Producer::new(&topic).send(&[Outgoing::new(0, "twice", "key", "no JSON")]);
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key"))]));
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    assert_eq!(ledger.dead().await, []);
+    running.stop().await;
+}
+
+/// Parked, but each answer was lost, and then a letter cannot be written either, since there is a row: the key
+/// is open all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_without_an_answer_until_it_is_given_up() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.in_place = 1);
+    let running = service.start().await;
+    let later = Job::of("key", [Act::FailAndAsk(2, 12_000), Act::Note]);
+    let mut sent = send(&topic, &[(0, "m".into(), later)]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    ledger.is_passed(&topic).await;
+    running.stop().await;
+    ledger
+        .execute(
+            "CREATE TABLE kept AS SELECT * FROM inbox.messages; DELETE FROM inbox.messages;
+             UPDATE inbox.watermarks SET watermark = 0;
+             CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF new.state = 0 AND new.raw_id = 'm' THEN RAISE EXCEPTION 'lost'; END IF; RETURN new;
+             END $$;
+             CREATE TRIGGER lost BEFORE INSERT ON inbox.messages FOR EACH ROW EXECUTE FUNCTION lost()",
+        )
+        .await;
+    let running = service.start().await;
+    wait::until("it fails", async || !running.runs.of("m").is_empty()).await;
+    ledger
+        .execute(
+            "SET session_replication_role = replica;
+             INSERT INTO inbox.messages SELECT * FROM kept;
+             SET session_replication_role = DEFAULT",
+        )
+        .await;
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key"))]));
+    ledger.is_passed(&topic).await;
+    assert_eq!((ledger.open().await, ledger.count().await), (2, 0));
     ledger.is_finished(&topic).await;
     ledger.assert_once_in_order("jobs", &sent).await;
     running.stop().await;
