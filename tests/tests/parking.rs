@@ -417,3 +417,24 @@ async fn parked_without_an_answer_until_it_is_given_up() {
     ledger.assert_once_in_order("jobs", &sent).await;
     running.stop().await;
 }
+
+/// Keys that dead letters block count against the limit, but wait for a person: when what the handler depends on
+/// is up again, they keep no other key from going on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_is_left_although_many_keys_are_blocked() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic)
+        .subscription(|subscription| subscription.blocks = true)
+        .limits(|limits| limits.max_open_keys = 4);
+    let running = service.start().await;
+    let bad = |n: i32| (0, format!("bad-{n}"), Job::of(&format!("bad-{n}"), [Act::Fail("cannot be".into())]));
+    let _ = send(&topic, &[bad(0), bad(1), bad(2)]);
+    wait::until("three letters", async || ledger.dead().await.len() == 3).await;
+    let mut sent = send(&topic, &[(0, "m".into(), depend("stuck"))]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    sent.extend(send(&topic, &notes("n", 20, 5, 1)));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}

@@ -173,8 +173,8 @@ impl<Db: Database> Lane<Db> {
             Input::End => self.ended = true,
             Input::Open(owner, subscription, key) => self.load(&owner, subscription, &key),
             Input::Sweep => {
-                for place in self.open.sweep() {
-                    self.closed_keys(place.subscription, 1);
+                for place in self.open.over() {
+                    self.close_key(&place);
                 }
                 let over = self.queue.sweep();
                 self.report(over.into_iter().map(|unit| (unit, End::Dropped)));
