@@ -438,3 +438,22 @@ async fn the_limit_is_left_although_many_keys_are_blocked() {
     ledger.assert_once_in_order("jobs", &sent).await;
     running.stop().await;
 }
+
+/// What a parked message holds cannot be decoded any more: its letter counts the attempts that there were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_that_cannot_be_read_again() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic);
+    let running = service.start().await;
+    let _ = send(&topic, &[(0, "m".into(), Job::of("key", [Act::FailAndAsk(2, 3_600_000)]))]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    running.stop().await;
+    ledger.execute("UPDATE inbox.messages SET payload = 'no JSON', due_at = now() WHERE state = 0").await;
+    let running = service.start().await;
+    wait::until("it is dead", async || ledger.dead().await.len() == 1).await;
+    let dead = ledger.dead().await;
+    assert_eq!((&*dead[0].class, dead[0].attempts), ("undecodable", 1));
+    let tried = "SELECT count(*) FROM inbox.messages WHERE last_attempt_at < recorded_at";
+    assert_eq!(ledger.number(tried).await, 1);
+    running.stop().await;
+}

@@ -137,8 +137,10 @@ impl<Db: Database> Lane<Db> {
             }
             Err(rejection) => Work::rejected(*rejection, self.blocks(subscription)),
         };
+        let is_tried = matches!(work, Work::Handle(_));
         let mut unit = Unit::of_row(subscription, owner, fingerprint, work, started);
-        unit.attempt = attempt;
+        // No handler sees one that was rejected: that is no attempt.
+        unit.attempt = if is_tried { attempt } else { row.attempts };
         if row.attempts > 0 {
             // It has failed alone before: others are not made to wait while it does so again.
             unit.reruns = Unit::MAX_RERUNS;
