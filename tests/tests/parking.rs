@@ -6,7 +6,7 @@ use std::time::Duration;
 use inbox_tests::job::{Act, Job};
 use inbox_tests::kafka::{FreshTopic, Outgoing, Producer};
 use inbox_tests::load::{Draft, notes, send};
-use inbox_tests::oracle::Ledger;
+use inbox_tests::oracle::{Ledger, Sent};
 use inbox_tests::service::Service;
 use inbox_tests::wait;
 use inbox_tests::worker::Worker;
@@ -455,5 +455,21 @@ async fn a_parked_message_that_cannot_be_read_again() {
     assert_eq!((&*dead[0].class, dead[0].attempts), ("undecodable", 1));
     let tried = "SELECT count(*) FROM inbox.messages WHERE last_attempt_at < recorded_at";
     assert_eq!(ledger.number(tried).await, 1);
+    running.stop().await;
+}
+
+/// An id that comes again without a key, too, is in one lane: that of its row.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_without_a_key_that_comes_again_and_again() {
+    let (ledger, topic) = scene(1).await;
+    let running = Service::new(&ledger, &topic).start().await;
+    let job = Job::of("any", [Act::FailUntil(8), Act::Note]);
+    let records: Vec<Outgoing> = (0..40).map(|_| Outgoing { key: None, ..job.outgoing(0, "m") }).collect();
+    let offsets = Producer::new(&topic).send(&records);
+    ledger.is_finished(&topic).await;
+    assert_eq!(running.runs.of("m"), [1, 2, 3, 4, 5, 6, 7, 8]);
+    let sent: Vec<Sent> =
+        offsets.into_iter().map(|offset| Sent { id: "m".into(), partition: 0, offset }).collect();
+    ledger.assert_once_in_order("jobs", &sent).await;
     running.stop().await;
 }
