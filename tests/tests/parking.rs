@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use inbox_tests::job::{Act, Job};
-use inbox_tests::kafka::FreshTopic;
+use inbox_tests::kafka::{FreshTopic, Outgoing, Producer};
 use inbox_tests::load::{Draft, notes, send};
-use inbox_tests::oracle::Ledger;
+use inbox_tests::oracle::{Ledger, Sent};
 use inbox_tests::service::Service;
 use inbox_tests::wait;
 use inbox_tests::worker::Worker;
@@ -311,4 +311,165 @@ async fn killed_in_the_middle_of_a_parked_message() {
     ledger.assert_once_in_order("jobs", &sent).await;
     assert_eq!(ledger.effects().await[0].attempt, 5, "an end of the process is no attempt");
     worker.stop().await;
+}
+
+/// A handler that says "something else is down", which never counts, until the knob is turned.
+async fn down(ledger: &Ledger) -> Act {
+    ledger
+        .execute(
+            "CREATE FUNCTION down() RETURNS void LANGUAGE plpgsql AS $$ BEGIN
+                 IF (SELECT n FROM knob) = 0 THEN
+                     RAISE EXCEPTION 'down' USING ERRCODE = 'read_only_sql_transaction';
+                 END IF;
+             END $$",
+        )
+        .await;
+    Act::Send("SELECT down()".into())
+}
+
+/// A parked message whose attempts do not count waits beside the queue: what comes for its key is parked.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_that_waits_uncounted_holds_no_watermark() {
+    let (ledger, topic) = scene(1).await;
+    let running = Service::new(&ledger, &topic).start().await;
+    let acts = [Act::FailUntil(5), down(&ledger).await, Act::Note];
+    let mut sent = send(&topic, &[(0, "m".into(), Job::of("key", acts))]);
+    wait::until("it waits, uncounted", async || running.runs.of("m").len() > 5).await;
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key")), (0, "other".into(), Job::note("k"))]));
+    ledger.is_passed(&topic).await;
+    assert_eq!((ledger.open().await, ledger.count().await), (2, 1));
+    assert_eq!(running.runs.of("m")[4..].iter().max(), Some(&5));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// The same while too many keys have parked messages: those are what asks whether it is up again.
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_messages_that_wait_uncounted_are_tried_again_at_the_limit() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.max_open_keys = 2);
+    let running = service.start().await;
+    let acts = [Act::FailUntil(5), down(&ledger).await, Act::Note];
+    let mut sent = send(&topic, &["a", "b"].map(|key| (0, key.to_owned(), Job::of(key, acts.clone()))));
+    for id in ["a", "b"] {
+        wait::until("it waits, uncounted", async || running.runs.of(id).contains(&5)).await;
+    }
+    sent.extend(send(&topic, &[(0, "c".into(), Job::note("c"))]));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// A letter that is not written, since its id has a row already, holds no key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_whose_id_came_before_blocks_nothing() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).subscription(|subscription| subscription.blocks = true);
+    let running = service.start().await;
+    let mut sent = send(&topic, &[(0, "twice".into(), Job::note("key"))]);
+    ledger.is_finished(&topic).await;
+    Producer::new(&topic).send(&[Outgoing::new(0, "twice", "key", "no JSON")]);
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key"))]));
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    assert_eq!(ledger.dead().await, []);
+    running.stop().await;
+}
+
+/// Parked, but each answer was lost, and then a letter cannot be written either, since there is a row: the key
+/// is open all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn parked_without_an_answer_until_it_is_given_up() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).limits(|limits| limits.in_place = 1);
+    let running = service.start().await;
+    let later = Job::of("key", [Act::FailAndAsk(2, 12_000), Act::Note]);
+    let mut sent = send(&topic, &[(0, "m".into(), later)]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    ledger.is_passed(&topic).await;
+    running.stop().await;
+    ledger
+        .execute(
+            "CREATE TABLE kept AS SELECT * FROM inbox.messages; DELETE FROM inbox.messages;
+             UPDATE inbox.watermarks SET watermark = 0;
+             CREATE FUNCTION lost() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 IF new.state = 0 AND new.raw_id = 'm' THEN RAISE EXCEPTION 'lost'; END IF; RETURN new;
+             END $$;
+             CREATE TRIGGER lost BEFORE INSERT ON inbox.messages FOR EACH ROW EXECUTE FUNCTION lost()",
+        )
+        .await;
+    let running = service.start().await;
+    wait::until("it fails", async || !running.runs.of("m").is_empty()).await;
+    ledger
+        .execute(
+            "SET session_replication_role = replica;
+             INSERT INTO inbox.messages SELECT * FROM kept;
+             SET session_replication_role = DEFAULT",
+        )
+        .await;
+    sent.extend(send(&topic, &[(0, "behind".into(), Job::note("key"))]));
+    ledger.is_passed(&topic).await;
+    assert_eq!((ledger.open().await, ledger.count().await), (2, 0));
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// Keys that dead letters block count against the limit, but wait for a person: when what the handler depends on
+/// is up again, they keep no other key from going on.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_limit_is_left_although_many_keys_are_blocked() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic)
+        .subscription(|subscription| subscription.blocks = true)
+        .limits(|limits| limits.max_open_keys = 4);
+    let running = service.start().await;
+    let bad = |n: i32| (0, format!("bad-{n}"), Job::of(&format!("bad-{n}"), [Act::Fail("cannot be".into())]));
+    let _ = send(&topic, &[bad(0), bad(1), bad(2)]);
+    wait::until("three letters", async || ledger.dead().await.len() == 3).await;
+    let mut sent = send(&topic, &[(0, "m".into(), depend("stuck"))]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    sent.extend(send(&topic, &notes("n", 20, 5, 1)));
+    turn_the_knob(&ledger).await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// What a parked message holds cannot be decoded any more: its letter counts the attempts that there were.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parked_message_that_cannot_be_read_again() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic);
+    let running = service.start().await;
+    let _ = send(&topic, &[(0, "m".into(), Job::of("key", [Act::FailAndAsk(2, 3_600_000)]))]);
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    running.stop().await;
+    ledger.execute("UPDATE inbox.messages SET payload = 'no JSON', due_at = now() WHERE state = 0").await;
+    let running = service.start().await;
+    wait::until("it is dead", async || ledger.dead().await.len() == 1).await;
+    let dead = ledger.dead().await;
+    assert_eq!((&*dead[0].class, dead[0].attempts), ("undecodable", 1));
+    let tried = "SELECT count(*) FROM inbox.messages WHERE last_attempt_at < recorded_at";
+    assert_eq!(ledger.number(tried).await, 1);
+    running.stop().await;
+}
+
+/// An id that comes again without a key, too, is in one lane: that of its row.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_without_a_key_that_comes_again_and_again() {
+    let (ledger, topic) = scene(1).await;
+    let running = Service::new(&ledger, &topic).start().await;
+    let job = Job::of("any", [Act::FailUntil(8), Act::Note]);
+    let records: Vec<Outgoing> = (0..40).map(|_| Outgoing { key: None, ..job.outgoing(0, "m") }).collect();
+    let offsets = Producer::new(&topic).send(&records);
+    ledger.is_finished(&topic).await;
+    assert_eq!(running.runs.of("m"), [1, 2, 3, 4, 5, 6, 7, 8]);
+    let sent: Vec<Sent> =
+        offsets.into_iter().map(|offset| Sent { id: "m".into(), partition: 0, offset }).collect();
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
 }

@@ -321,7 +321,11 @@ impl<Db: Database> Lane<Db> {
             subscription = %self.subscriptions[unit.subscription].runner.name(), message_id = %unit.id(),
             place = %unit.place(), reason, next_in = ?wait, "a message is run again, uncounted"
         );
-        self.queue.block(unit, wait);
+        if unit.row.is_some() {
+            self.keep_head(unit, wait);
+        } else {
+            self.queue.block(unit, wait);
+        }
         PartEnd::FailedAlone
     }
 

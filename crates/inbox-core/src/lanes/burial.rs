@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tokio::time::Instant;
+
 use crate::dead_letter::DeadClass;
 use crate::inbox::End;
 use crate::store::{Buried, Database, Started, Transition, within};
@@ -37,9 +39,12 @@ impl<Db: Database> Lane<Db> {
                         "a message became a dead letter"
                     );
                     let place = unit.open_place();
+                    // One that was to be parked before may have an open row: that answer was lost.
+                    let is_open = duplicates > 0 && unit.attempt > 0;
+                    // The store is asked what the key's head is: an id that had a row before has no letter.
                     // Where open rows are ahead of it the key goes on until it is the head.
-                    if letter.blocks && !self.open.contains(&place) {
-                        self.open_key(place, &unit.owner, None);
+                    if (letter.blocks || is_open) && unit.row.is_none() && !self.open.contains(&place) {
+                        self.open_key(place, &unit.owner, Some(Instant::now()));
                     }
                 }
                 self.report(part.into_iter().map(|unit| {

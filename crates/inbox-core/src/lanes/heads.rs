@@ -12,7 +12,7 @@ use crate::store::{Database, Head, OpenKey, OpenRow, Start, Started, StoreError,
 
 use super::breaker::Permit;
 use super::lane::Lane;
-use super::open_keys::OpenPlace;
+use super::open_keys::{Due, OpenPlace, Was};
 use super::unit::{Unit, Work};
 
 impl<Db: Database> Lane<Db> {
@@ -25,8 +25,10 @@ impl<Db: Database> Lane<Db> {
     /// Keys that had open rows when their partition was taken over.
     pub(super) fn load(&mut self, owner: &Arc<Owner>, subscription: usize, key: &OpenKey) {
         let place = OpenPlace { subscription, partition: owner.fence().partition, key: key.key };
-        let due = key.due_in.and_then(|wait| Instant::now().checked_add(wait));
-        self.open_key(place, owner, due);
+        match key.due_in {
+            Some(wait) => self.open_key(place, owner, Instant::now().checked_add(wait)),
+            None => self.block_key(place, owner),
+        }
     }
 
     /// Runs heads that are due, for a short while. `true` if there was one.
@@ -44,16 +46,21 @@ impl<Db: Database> Lane<Db> {
                 }
                 Permit::Busy => false,
             });
-            let Some((place, owner)) = due else { break };
+            let Some(due) = due else { break };
             any = true;
-            self.work_head(place, &owner).await;
+            self.work_head(due).await;
         }
         any
     }
 
-    async fn work_head(&mut self, place: OpenPlace, owner: &Arc<Owner>) {
+    async fn work_head(&mut self, Due { place, owner, started }: Due) {
+        let owner = &owner;
         if owner.is_stopped() {
             self.close_key(&place);
+            return;
+        }
+        if let Some(unit) = started {
+            self.work(vec![unit]).await;
             return;
         }
         let token = StartToken::random();
@@ -78,11 +85,9 @@ impl<Db: Database> Lane<Db> {
                 self.work(vec![unit]).await;
             }
             Ok(Head::NotDue(wait)) => {
-                self.open.set(place, owner, Instant::now().checked_add(wait));
+                self.open_key(place, owner, Instant::now().checked_add(wait));
             }
-            Ok(Head::Blocked) => {
-                self.open.set(place, owner, None);
-            }
+            Ok(Head::Blocked) => self.block_key(place, owner),
             Ok(Head::None) => self.close_key(&place),
             Ok(Head::Fenced) => {
                 self.close_key(&place);
@@ -95,7 +100,7 @@ impl<Db: Database> Lane<Db> {
                     tracing::warn!(%subscription, %error, "a parked message that is due could not be started yet");
                 }
                 self.rest();
-                self.open.set(place, owner, Some(Instant::now() + Self::LOOK_AT_HEAD_AGAIN));
+                self.open_key(place, owner, Some(Instant::now() + Self::LOOK_AT_HEAD_AGAIN));
             }
         }
     }
@@ -132,8 +137,10 @@ impl<Db: Database> Lane<Db> {
             }
             Err(rejection) => Work::rejected(*rejection, self.blocks(subscription)),
         };
+        let is_tried = matches!(work, Work::Handle(_));
         let mut unit = Unit::of_row(subscription, owner, fingerprint, work, started);
-        unit.attempt = attempt;
+        // No handler sees one that was rejected: that is no attempt.
+        unit.attempt = if is_tried { attempt } else { row.attempts };
         if row.attempts > 0 {
             // It has failed alone before: others are not made to wait while it does so again.
             unit.reruns = Unit::MAX_RERUNS;
@@ -151,26 +158,52 @@ impl<Db: Database> Lane<Db> {
 
     /// The key has open rows, and its head is due then.
     pub(super) fn open_key(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) {
-        let subscribed = &self.subscriptions[place.subscription];
-        if self.open.set(place, owner, due) && subscribed.breaker.opened() {
+        let before = self.open.set(place, owner, due);
+        self.opened(place.subscription, before, false);
+    }
+
+    /// The head of a key runs again after this wait, and no attempt is counted.
+    pub(super) fn keep_head(&mut self, head: Unit, wait: Duration) {
+        let subscription = head.subscription();
+        let before = self.open.keep(head, Instant::now() + wait);
+        self.opened(subscription, before, false);
+    }
+
+    /// The head of a key is a dead letter: it waits for a person.
+    fn block_key(&mut self, place: OpenPlace, owner: &Arc<Owner>) {
+        let before = self.open.block(place, owner);
+        self.opened(place.subscription, before, true);
+    }
+
+    /// The key has no open rows any more, or its ownership is over.
+    pub(super) fn close_key(&mut self, place: &OpenPlace) {
+        if let Some(Was { blocked }) = self.open.remove(place) {
+            let subscribed = &self.subscriptions[place.subscription];
+            self.told(place.subscription, subscribed.breaker.closed(blocked));
+        }
+    }
+
+    /// A key has open rows now, whatever it was before.
+    fn opened(&self, subscription: usize, before: Option<Was>, blocked: bool) {
+        let subscribed = &self.subscriptions[subscription];
+        let breaker = &subscribed.breaker;
+        if before.is_none() && breaker.opened() {
             tracing::warn!(
-                subscription = %subscribed.runner.name(), keys = subscribed.breaker.keys(),
+                subscription = %subscribed.runner.name(), keys = breaker.keys(),
                 "too many keys have parked messages: what the handler depends on seems to be down; parked messages \
                  are tried one at a time, and no others until half as many keys have any"
             );
         }
-    }
-
-    /// The key has no open rows any more.
-    pub(super) fn close_key(&mut self, place: &OpenPlace) {
-        if self.open.remove(place) {
-            self.closed_keys(place.subscription, 1);
+        match (before.is_some_and(|was| was.blocked), blocked) {
+            (false, true) => self.told(subscription, breaker.blocked()),
+            (true, false) => breaker.unblocked(),
+            _ => {}
         }
     }
 
-    pub(super) fn closed_keys(&self, subscription: usize, count: usize) {
-        let subscribed = &self.subscriptions[subscription];
-        if subscribed.breaker.closed(count) {
+    fn told(&self, subscription: usize, lets_go: bool) {
+        if lets_go {
+            let subscribed = &self.subscriptions[subscription];
             tracing::info!(
                 subscription = %subscribed.runner.name(), keys = subscribed.breaker.keys(),
                 "few enough keys have parked messages: all messages are handled again"

@@ -173,8 +173,8 @@ impl<Db: Database> Lane<Db> {
             Input::End => self.ended = true,
             Input::Open(owner, subscription, key) => self.load(&owner, subscription, &key),
             Input::Sweep => {
-                for place in self.open.sweep() {
-                    self.closed_keys(place.subscription, 1);
+                for place in self.open.over() {
+                    self.close_key(&place);
                 }
                 let over = self.queue.sweep();
                 self.report(over.into_iter().map(|unit| (unit, End::Dropped)));
@@ -207,7 +207,7 @@ impl<Db: Database> Lane<Db> {
             End::Processed | End::Duplicate | End::Dead(_) => {
                 tracing::debug!(message_id = %unit.id(), place = %unit.place(), ?end, "a parked message ended");
                 // The next one, a letter that blocks the key, or nothing: the store knows.
-                self.open.set(place, &unit.owner, Some(Instant::now()));
+                self.open_key(place, &unit.owner, Some(Instant::now()));
             }
             // Its next attempt is due later, which was said already; and what is dropped is swept.
             End::Parked | End::Dropped => {}
@@ -215,14 +215,14 @@ impl<Db: Database> Lane<Db> {
     }
 
     /// What may run now of units that are next: those whose ownership is over are dropped, those
-    /// whose key waits go behind it.
+    /// whose key waits go behind it. A head is before all that waits for its key.
     pub(super) fn runnable(&mut self, units: Vec<Unit>) -> Vec<Unit> {
         let mut run = Vec::with_capacity(units.len());
         let mut over = Vec::new();
         for unit in units {
             if unit.owner.is_stopped() {
                 over.push(unit);
-            } else if self.queue.is_blocked(&unit) {
+            } else if unit.row.is_none() && self.queue.is_blocked(&unit) {
                 self.queue.defer(unit);
             } else {
                 run.push(unit);

@@ -123,7 +123,7 @@ impl<Db: Database> Lanes<Db> {
             let Some(subscription) = self.subscriptions.iter().position(|s| s.id == key.subscription) else {
                 continue;
             };
-            let lane = self.lane_of(order_of(subscription, owner, key.business_key.as_ref(), key.offset));
+            let lane = self.lane_of(order_of(subscription, owner, key.business_key.as_ref(), || key.key));
             let _ = self.inputs[lane].send(Input::Open(Arc::clone(owner), subscription, key.clone()));
         }
     }

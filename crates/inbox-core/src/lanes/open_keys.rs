@@ -9,6 +9,8 @@ use tokio::time::Instant;
 use crate::identity::{KeyId, PartitionId};
 use crate::inbox::Owner;
 
+use super::unit::Unit;
+
 /// A business key of a subscription in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct OpenPlace {
@@ -31,6 +33,23 @@ struct Open {
     owner: Arc<Owner>,
     /// Nothing while its head runs, or while a dead letter blocks it.
     due: Option<Instant>,
+    /// Whether a dead letter blocks it.
+    blocked: bool,
+    /// The head, if it was started already and is to run again, uncounted.
+    started: Option<Unit>,
+}
+
+/// What a key with open rows was before.
+#[derive(Clone, Copy)]
+pub(super) struct Was {
+    pub(super) blocked: bool,
+}
+
+/// A key whose head is due.
+pub(super) struct Due {
+    pub(super) place: OpenPlace,
+    pub(super) owner: Arc<Owner>,
+    pub(super) started: Option<Unit>,
 }
 
 impl OpenKeys {
@@ -42,33 +61,51 @@ impl OpenKeys {
         self.keys.contains_key(place)
     }
 
-    /// The key's head is due then; not by itself if nothing is said. `true` if the key had no open rows.
-    pub(super) fn set(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) -> bool {
-        let before = self.keys.insert(place, Open { owner: Arc::clone(owner), due });
+    /// The key's head is due then. What the key was before, if it was one.
+    pub(super) fn set(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) -> Option<Was> {
+        let before =
+            self.keys.insert(place, Open { owner: Arc::clone(owner), due, blocked: false, started: None });
         if let Some(before) = before.as_ref().and_then(|open| open.due) {
             self.due.remove(&(before, place));
         }
         if let Some(due) = due {
             self.due.insert((due, place));
         }
-        before.is_none()
+        before.map(|open| Was { blocked: open.blocked })
     }
 
-    /// The key has no open rows any more. `true` if it had.
-    pub(super) fn remove(&mut self, place: &OpenPlace) -> bool {
-        let Some(open) = self.keys.remove(place) else { return false };
+    /// The key's head was started, and runs again then as it is. Not in the queue: what comes for its key is
+    /// parked meanwhile, and only heads run while too many keys have open rows.
+    pub(super) fn keep(&mut self, head: Unit, due: Instant) -> Option<Was> {
+        let (place, owner) = (head.open_place(), Arc::clone(&head.owner));
+        let before = self.set(place, &owner, Some(due));
+        if let Some(open) = self.keys.get_mut(&place) {
+            open.started = Some(head);
+        }
+        before
+    }
+
+    /// A dead letter blocks the key: it is not due by itself. What the key was before, if it was one.
+    pub(super) fn block(&mut self, place: OpenPlace, owner: &Arc<Owner>) -> Option<Was> {
+        let before = self.set(place, owner, None);
+        if let Some(open) = self.keys.get_mut(&place) {
+            open.blocked = true;
+        }
+        before
+    }
+
+    /// The key has no open rows any more. What it was, if it had.
+    pub(super) fn remove(&mut self, place: &OpenPlace) -> Option<Was> {
+        let open = self.keys.remove(place)?;
         if let Some(due) = open.due {
             self.due.remove(&(due, *place));
         }
-        true
+        Some(Was { blocked: open.blocked })
     }
 
     /// The key whose head is due for the longest time, of a subscription that may run now. Nothing of it is
     /// due until it is [set](Self::set) again.
-    pub(super) fn take_due(
-        &mut self,
-        mut may_run: impl FnMut(usize) -> bool,
-    ) -> Option<(OpenPlace, Arc<Owner>)> {
+    pub(super) fn take_due(&mut self, mut may_run: impl FnMut(usize) -> bool) -> Option<Due> {
         let now = Instant::now();
         let &(due, place) = self
             .due
@@ -78,20 +115,15 @@ impl OpenKeys {
         self.due.remove(&(due, place));
         let open = self.keys.get_mut(&place)?;
         open.due = None;
-        Some((place, Arc::clone(&open.owner)))
+        Some(Due { place, owner: Arc::clone(&open.owner), started: open.started.take() })
     }
 
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.due.first().map(|(due, _)| *due)
     }
 
-    /// Forgets the keys whose ownership is over.
-    pub(super) fn sweep(&mut self) -> Vec<OpenPlace> {
-        let over: Vec<OpenPlace> =
-            self.keys.iter().filter(|(_, open)| open.owner.is_stopped()).map(|(place, _)| *place).collect();
-        for place in &over {
-            self.remove(place);
-        }
-        over
+    /// The keys whose ownership is over.
+    pub(super) fn over(&self) -> Vec<OpenPlace> {
+        self.keys.iter().filter(|(_, open)| open.owner.is_stopped()).map(|(place, _)| *place).collect()
     }
 }

@@ -140,14 +140,15 @@ impl Unit {
     fn new(subscription: usize, owner: &Arc<Owner>, fingerprint: i32, work: Work) -> Self {
         let record = work.record();
         let (offset, size) = (record.offset(), record.size());
+        let stored_id = work.id().stored();
         Self(Box::new(Parts {
             subscription,
-            order: order_of(subscription, owner, work.key(), offset),
+            order: order_of(subscription, owner, work.key(), || KeyId::of(None, stored_id)),
             owner: Arc::clone(owner),
             offset,
             size,
             arrival: 0,
-            stored_id: work.id().stored(),
+            stored_id,
             fingerprint,
             work,
             row: None,
@@ -296,13 +297,18 @@ impl Work {
     }
 }
 
-pub(super) fn order_of(subscription: usize, owner: &Owner, key: Option<&BusinessKey>, offset: Offset) -> u64 {
+pub(super) fn order_of(
+    subscription: usize,
+    owner: &Owner,
+    key: Option<&BusinessKey>,
+    without_key: impl FnOnce() -> KeyId,
+) -> u64 {
     let mut hasher = DefaultHasher::new();
     (subscription, owner.fence().partition).hash(&mut hasher);
     match key {
         Some(key) => key.hash(&mut hasher),
-        // No order to keep: it shares its order with nobody.
-        None => offset.hash(&mut hasher),
+        // No order to keep: it shares its order with nobody but its own resends, since one lane has an open row.
+        None => without_key().hash(&mut hasher),
     }
     hasher.finish()
 }

@@ -169,32 +169,43 @@ pub(super) async fn take_over(
     })
 }
 
-/// Whatever had started an open row has ended: it was waited for, or comes too late.
-const CLEAR: &str = "\
-    UPDATE inbox.messages SET start_token = NULL, started_at = NULL \
-    WHERE subscription_id = ANY ($2) AND partition_id = $1 AND (state = 0 OR blocks_key) \
-        AND start_token IS NOT NULL";
-
-/// The head of each key: its first row.
+/// The head of each key: its first row, one step through the index for each. Behind a head there may be more rows
+/// than a statement has time to pass: all of a hot key since it failed.
+///
+/// Whatever had started a head has ended: it was waited for, or comes too late.
 const OPEN: &str = "\
-    SELECT DISTINCT ON (subscription_id, key_id) subscription_id, key_id, business_key, record_offset, \
+    WITH RECURSIVE head AS ( \
+        SELECT first.* FROM unnest($2) AS s (id) CROSS JOIN LATERAL ( \
+            SELECT m.subscription_id, m.key_id, m.message_id, m.business_key, m.record_offset, m.state, m.due_at, \
+                m.start_token \
+            FROM inbox.messages m \
+            WHERE m.subscription_id = s.id AND m.partition_id = $1 AND (m.state = 0 OR m.blocks_key) \
+            ORDER BY m.key_id, m.record_offset, m.message_id LIMIT 1 \
+        ) AS first \
+        UNION ALL \
+        SELECT next.* FROM head CROSS JOIN LATERAL ( \
+            SELECT m.subscription_id, m.key_id, m.message_id, m.business_key, m.record_offset, m.state, m.due_at, \
+                m.start_token \
+            FROM inbox.messages m \
+            WHERE m.subscription_id = head.subscription_id AND m.partition_id = $1 AND m.key_id > head.key_id \
+                AND (m.state = 0 OR m.blocks_key) \
+            ORDER BY m.key_id, m.record_offset, m.message_id LIMIT 1 \
+        ) AS next \
+    ), cleared AS ( \
+        UPDATE inbox.messages m SET start_token = NULL, started_at = NULL FROM head \
+        WHERE m.subscription_id = head.subscription_id AND m.message_id = head.message_id \
+            AND head.start_token IS NOT NULL \
+    ) \
+    SELECT subscription_id, key_id, business_key, record_offset, \
         CASE WHEN state = 0 THEN \
             greatest(coalesce(extract(epoch FROM due_at - clock_timestamp()) * 1000000, 0), 0)::bigint END AS due_in \
-    FROM inbox.messages \
-    WHERE subscription_id = ANY ($2) AND partition_id = $1 AND (state = 0 OR blocks_key) \
-    ORDER BY subscription_id, key_id, record_offset, message_id";
+    FROM head";
 
 async fn open_keys(conn: &PgConn, partition: i32, subscriptions: &[i32]) -> Result<Vec<OpenKey>, StoreError> {
-    let pg = &mut &conn.conn;
-    sql_query(CLEAR)
-        .bind::<Integer, _>(partition)
-        .bind::<Array<Integer>, _>(subscriptions)
-        .execute(pg)
-        .await?;
     let rows: Vec<OpenRow> = sql_query(OPEN)
         .bind::<Integer, _>(partition)
         .bind::<Array<Integer>, _>(subscriptions)
-        .load(pg)
+        .load(&mut &conn.conn)
         .await?;
     let key = |row: OpenRow| OpenKey {
         subscription: SubscriptionId(row.subscription_id),

@@ -51,6 +51,10 @@ struct StandingRow {
 #[derive(QueryableByName)]
 struct OpenRow {
     #[diesel(sql_type = Binary)]
+    message_id: Vec<u8>,
+    #[diesel(sql_type = Bool)]
+    started: bool,
+    #[diesel(sql_type = Binary)]
     key_id: Vec<u8>,
     #[diesel(sql_type = Nullable<Binary>)]
     business_key: Option<Vec<u8>>,
@@ -141,20 +145,32 @@ fn watermark(
     Ok(Offset(found.watermark))
 }
 
-/// Whatever had started an open row has ended: it was waited for, or comes too late. The index is named:
-/// without it every receipt of the subscription could be read.
-const CLEAR: &str = "\
-    UPDATE inbox_messages INDEXED BY inbox_messages_of_key SET start_token = NULL, started_at = NULL \
-    WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) AND start_token IS NOT NULL";
-
-/// The head of each key: its first row.
+/// The head of each key: its first row, one step through the index for each. Behind a head there may be more rows
+/// than a statement has time to pass: all of a hot key since it failed.
 const OPEN: &str = "\
-    SELECT key_id, business_key, record_offset, iif(state = 1, NULL, max(coalesce(due_at - clock.now, 0), 0)) AS due_in FROM ( \
-        SELECT key_id, business_key, record_offset, state, due_at, \
-            row_number() OVER (PARTITION BY key_id ORDER BY record_offset, message_id) AS place \
-        FROM inbox_messages INDEXED BY inbox_messages_of_key \
-        WHERE subscription_id = ? AND partition_id = ? AND (state = 0 OR blocks_key) \
-    ), (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE place = 1";
+    WITH RECURSIVE keys (key_id) AS ( \
+        SELECT min(key_id) FROM inbox_messages INDEXED BY inbox_messages_of_key \
+        WHERE subscription_id = ?1 AND partition_id = ?2 AND (state = 0 OR blocks_key) \
+        UNION ALL \
+        SELECT ( \
+            SELECT min(m.key_id) FROM inbox_messages AS m INDEXED BY inbox_messages_of_key \
+            WHERE m.subscription_id = ?1 AND m.partition_id = ?2 AND m.key_id > keys.key_id \
+                AND (m.state = 0 OR m.blocks_key) \
+        ) FROM keys WHERE keys.key_id IS NOT NULL \
+    ) \
+    SELECT head.message_id, head.key_id, head.business_key, head.record_offset, \
+        head.start_token IS NOT NULL AS started, \
+        iif(head.state = 1, NULL, max(coalesce(head.due_at - clock.now, 0), 0)) AS due_in \
+    FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock CROSS JOIN keys \
+    CROSS JOIN inbox_messages AS head ON head.subscription_id = ?1 AND head.message_id = ( \
+        SELECT m.message_id FROM inbox_messages AS m INDEXED BY inbox_messages_of_key \
+        WHERE m.subscription_id = ?1 AND m.partition_id = ?2 AND m.key_id = keys.key_id \
+            AND (m.state = 0 OR m.blocks_key) \
+        ORDER BY m.record_offset, m.message_id LIMIT 1)";
+
+/// Whatever had started a head has ended: it was waited for, or comes too late.
+const CLEAR: &str = "\
+    UPDATE inbox_messages SET start_token = NULL, started_at = NULL WHERE subscription_id = ? AND message_id = ?";
 
 fn open_keys(
     sqlite: &mut SqliteConnection,
@@ -163,7 +179,6 @@ fn open_keys(
 ) -> Result<Vec<OpenKey>, StoreError> {
     let mut open = Vec::new();
     for subscription in subscriptions {
-        sql_query(CLEAR).bind::<Integer, _>(subscription.0).bind::<Integer, _>(partition).execute(sqlite)?;
         let rows: Vec<OpenRow> =
             sql_query(OPEN).bind::<Integer, _>(subscription.0).bind::<Integer, _>(partition).load(sqlite)?;
         for row in rows {
@@ -171,6 +186,12 @@ fn open_keys(
                 class: FailureClass::Infrastructure,
                 reason: "an open row has a key that is no key".into(),
             })?;
+            if row.started {
+                sql_query(CLEAR)
+                    .bind::<Integer, _>(subscription.0)
+                    .bind::<Binary, _>(row.message_id)
+                    .execute(sqlite)?;
+            }
             let due_in = row.due_in.map(from_millis);
             open.push(OpenKey {
                 subscription: *subscription,
