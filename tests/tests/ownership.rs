@@ -311,7 +311,7 @@ async fn tombstones_are_messages_where_the_payload_is_an_option() {
 async fn records_without_a_key_have_no_order_to_keep() {
     let (ledger, topic) = scene(2).await;
     let running = Service::new(&ledger, &topic).start().await;
-    let failing = Job::of("a", [Act::FailUntil(5), Act::Note]);
+    let failing = Job::of("a", [Act::FailAndAsk(2, 3000), Act::Note]);
     let mut records: Vec<Outgoing> =
         notes("m", 100, 10, 2).iter().map(|(p, id, job)| job.outgoing(*p, id)).collect();
     records.insert(0, failing.outgoing(0, "failing"));
@@ -364,7 +364,11 @@ async fn a_backlog_far_above_the_budget() {
 async fn a_budget_used_up_by_one_message() {
     let (ledger, topic) = scene(2).await;
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
-    let service = Service::new(&ledger, &topic).limits(|limits| limits.max_in_flight = 100);
+    let service = Service::new(&ledger, &topic).limits(|limits| {
+        limits.max_in_flight = 100;
+        // It must not be parked: then the watermark passes it.
+        limits.in_place = 1000;
+    });
     let mut drafts =
         vec![(0, "bad".into(), Job::of("bad", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note]))];
     drafts.extend(notes("m", 1000, 10, 2));
