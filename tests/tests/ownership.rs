@@ -311,7 +311,7 @@ async fn tombstones_are_messages_where_the_payload_is_an_option() {
 async fn records_without_a_key_have_no_order_to_keep() {
     let (ledger, topic) = scene(2).await;
     let running = Service::new(&ledger, &topic).start().await;
-    let failing = Job::of("a", [Act::FailUntil(5), Act::Note]);
+    let failing = Job::of("a", [Act::FailAndAsk(2, 3000), Act::Note]);
     let mut records: Vec<Outgoing> =
         notes("m", 100, 10, 2).iter().map(|(p, id, job)| job.outgoing(*p, id)).collect();
     records.insert(0, failing.outgoing(0, "failing"));
@@ -366,8 +366,8 @@ async fn a_budget_used_up_by_one_message() {
     ledger.execute("CREATE TABLE knob (n integer); INSERT INTO knob VALUES (0)").await;
     let service = Service::new(&ledger, &topic).limits(|limits| {
         limits.max_in_flight = 100;
-        // Never parked, or the watermark would pass it.
-        limits.in_place = u32::MAX;
+        // It must not be parked: then the watermark passes it.
+        limits.in_place = 1000;
     });
     let mut drafts =
         vec![(0, "bad".into(), Job::of("bad", [Act::Send("SELECT 1 / n FROM knob".into()), Act::Note]))];

@@ -473,3 +473,29 @@ async fn an_id_without_a_key_that_comes_again_and_again() {
     ledger.assert_once_in_order("jobs", &sent).await;
     running.stop().await;
 }
+
+/// Another transaction has the id of a message that is to be parked: that is not the message's fault.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_parking_waits_for_whoever_has_its_id() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic).limits(|limits| {
+        limits.in_place = 1;
+        limits.lock_timeout = Duration::from_millis(100);
+    });
+    let running = service.start().await;
+    let id = "00000000-0000-4000-8000-000000000001";
+    let sent =
+        send(&topic, &[(0, id.into(), Job::of("key", [Act::Sleep(1000), Act::FailUntil(2), Act::Note]))]);
+    wait::until("it runs", async || !running.runs.of(id).is_empty()).await;
+    ledger
+        .execute(&format!(
+            "BEGIN; INSERT INTO inbox.messages (message_id, record_offset, subscription_id, partition_id, fingerprint, \
+             state, outcome) SELECT '{id}', 9, subscription_id, partition_id, 0, 2, 0 FROM inbox.watermarks; \
+             SELECT pg_sleep(10); ROLLBACK"
+        ))
+        .await;
+    ledger.is_finished(&topic).await;
+    assert_eq!(ledger.dead().await, []);
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}

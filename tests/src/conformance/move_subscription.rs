@@ -144,7 +144,7 @@ pub async fn it_gives_up_on_a_transaction_in_the_way<D: Dialect>() {
             assert!(text.contains("orders partition 3") && text.contains("stop the service"), "{text}");
         }
         // Of SQLite the whole database is in use.
-        MoveError::Store(StoreError::Statement { .. }) => {}
+        MoveError::Store(StoreError::Busy(_)) => {}
         _ => panic!("{error:?}"),
     }
     D::commit(&mut old).await.expect("it is as it was");

@@ -158,6 +158,10 @@ impl<Db: Database> Lane<Db> {
                 let wait = self.backoff(2);
                 self.retry_uncounted(unit, wait, "another transaction holds its id")
             }
+            BatchEnd::Ours(StoreError::Busy(reason)) => {
+                let wait = self.backoff(2);
+                self.retry_uncounted(unit, wait, &reason)
+            }
             BatchEnd::Ours(error) => self.strike(unit, &error, DeadClass::Unstorable).await,
             BatchEnd::Commit(error) if error.is_lost() => self.strike(unit, &error, DeadClass::Crashed).await,
             BatchEnd::Commit(error) => {
@@ -301,6 +305,10 @@ impl<Db: Database> Lane<Db> {
             return PartEnd::Split(vec![part, second]);
         }
         let Some(unit) = part.pop() else { return PartEnd::Over };
+        if let StoreError::Busy(reason) = error {
+            let wait = self.backoff(2);
+            return self.retry_uncounted(unit, wait, reason);
+        }
         self.strike(unit, error, DeadClass::Unstorable).await
     }
 

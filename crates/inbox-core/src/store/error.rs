@@ -34,6 +34,9 @@ pub enum StoreError {
     /// A partition's log is not the recorded one.
     #[error(transparent)]
     OtherLog(#[from] OtherLog),
+    /// Another transaction holds what a statement of the inbox needs, for longer than the lock time-out.
+    #[error("{0}")]
+    Busy(String),
     /// A statement failed.
     #[error("database: {reason}")]
     Statement {
@@ -62,6 +65,7 @@ impl StoreError {
     pub(crate) fn class(&self) -> FailureClass {
         match self {
             Self::Statement { class, .. } => *class,
+            Self::Busy(_) => FailureClass::Unclear,
             _ => FailureClass::Infrastructure,
         }
     }

@@ -7,7 +7,7 @@ use crate::store::{Buried, StoreError, TransactionLimits};
 use super::PgConn;
 use super::commit::{commit, rollback};
 use super::fence::lost;
-use super::kept::insert;
+use super::kept::{insert, or_busy};
 
 pub(super) async fn bury(
     conn: &mut PgConn,
@@ -21,7 +21,10 @@ pub(super) async fn bury(
         rollback(conn).await?;
         return Ok(Buried::Fenced(lost));
     }
-    let inserted = insert(conn, &rows).await?;
+    let inserted = match insert(conn, &rows).await {
+        Ok(inserted) => inserted,
+        Err(error) => return Err(or_busy(conn, limits, &rows, error).await),
+    };
     commit(conn).await?;
     Ok(Buried::Done { duplicates: rows.len() - inserted })
 }

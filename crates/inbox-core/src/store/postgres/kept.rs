@@ -8,9 +8,11 @@ use uuid::Uuid;
 use crate::identity::BusinessKey;
 use crate::store::clock::micros;
 use crate::store::kept::Kept;
-use crate::store::{Prepared, StoreError};
+use crate::store::{Admission, Admit, Admitted, Prepared, StoreError, TransactionLimits};
 
 use super::PgConn;
+use super::admit::admit;
+use super::commit::rollback;
 
 /// A row that is there, in any state, stays as it is.
 const INSERT: &str = "\
@@ -54,4 +56,35 @@ pub(super) async fn insert(conn: &PgConn, rows: &[Kept<'_>]) -> Result<usize, St
         .bind::<Array<Nullable<BigInt>>, _>(column(rows, |row| row.since_first.map(micros)))
         .bind::<Array<Nullable<Bool>>, _>(column(rows, |row| row.blocks));
     Ok(Prepared::of(query).execute(&mut &conn.conn).await?)
+}
+
+/// Why one row could not be written: it may have waited for another transaction with its id. The driver does not
+/// tell the kind of that error; admission does, since it is asked patiently.
+pub(super) async fn or_busy(
+    conn: &mut PgConn,
+    limits: &TransactionLimits,
+    rows: &[Kept<'_>],
+    error: StoreError,
+) -> StoreError {
+    let [row] = rows else { return error };
+    if error.is_lost() || rollback(conn).await.is_err() {
+        return error;
+    }
+    let message = Admit {
+        id: row.stored_id,
+        partition: row.fence.partition,
+        offset: row.record.offset(),
+        fingerprint: row.record.fingerprint(),
+    };
+    let admission = Admission {
+        subscription: row.subscription,
+        fences: vec![row.fence],
+        messages: vec![message],
+        patient: true,
+    };
+    // Whatever it answers, nothing of it stays: the connection is discarded after an error.
+    match admit(conn, limits, &admission).await {
+        Ok(Admitted::Waiting) => StoreError::Busy(format!("another transaction holds its id: {error}")),
+        _ => error,
+    }
 }

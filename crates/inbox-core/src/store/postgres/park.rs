@@ -6,7 +6,7 @@ use crate::store::{Park, Parked, StoreError, TransactionLimits};
 use super::PgConn;
 use super::commit::{commit, rollback};
 use super::fence::lost;
-use super::kept::insert;
+use super::kept::{insert, or_busy};
 
 pub(super) async fn park(
     conn: &mut PgConn,
@@ -20,7 +20,10 @@ pub(super) async fn park(
         rollback(conn).await?;
         return Ok(Parked::Fenced(lost));
     }
-    let inserted = insert(conn, &rows).await?;
+    let inserted = match insert(conn, &rows).await {
+        Ok(inserted) => inserted,
+        Err(error) => return Err(or_busy(conn, limits, &rows, error).await),
+    };
     commit(conn).await?;
     Ok(Parked::Done { duplicates: rows.len() - inserted })
 }

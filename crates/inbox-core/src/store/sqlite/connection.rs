@@ -22,7 +22,6 @@ use tokio::runtime::Handle;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Duration, Instant, timeout};
 
-use crate::failure::FailureClass;
 use crate::store::{StoreError, TransactionLimits};
 use crate::tx::{KeptStatements, SqliteInner};
 
@@ -154,9 +153,10 @@ impl SqliteConn {
 
     /// Another transaction did not end within the limit.
     pub(super) fn no_turn(limits: &TransactionLimits) -> StoreError {
-        let reason =
-            format!("another transaction of this process holds the database for more than {:?}", limits.lock);
-        StoreError::Statement { class: FailureClass::Unclear, reason }
+        StoreError::Busy(format!(
+            "another transaction of this process holds the database for more than {:?}",
+            limits.lock
+        ))
     }
 
     /// Begins a transaction with its mark, after `wait_for_turn`, and runs this in it. It stays open if the
