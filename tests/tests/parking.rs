@@ -143,6 +143,61 @@ async fn parked_across_rebalances() {
     fourth.stop().await;
 }
 
+/// A key whose parked messages are being finished gets no further rows, or it would never be rid of them while
+/// it is busy: what comes waits in memory, and then runs as ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_drains_gets_no_further_rows() {
+    let (ledger, topic) = scene(1).await;
+    let running = Service::new(&ledger, &topic).start().await;
+    let slow =
+        |prefix: &str, n: i32| (0, format!("{prefix}-{n}"), Job::of("stuck", [Act::Sleep(30), Act::Note]));
+    let mut drafts = vec![(0, "head".into(), depend("stuck"))];
+    drafts.extend((0..60).map(|n| slow("early", n)));
+    let mut sent = send(&topic, &drafts);
+    wait::until("all are parked", async || ledger.open().await == 61).await;
+    turn_the_knob(&ledger).await;
+    ledger.reaches(3).await;
+    sent.extend(send(&topic, &(0..40).map(|n| slow("late", n)).collect::<Vec<_>>()));
+    let late = "SELECT count(*) FROM inbox.messages WHERE state = 0 AND raw_id LIKE 'late-%'";
+    wait::until("all", async || {
+        assert_eq!(ledger.number(late).await, 0, "they wait in memory");
+        ledger.count().await == sent.len()
+    })
+    .await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
+/// What waits in memory for a key that drains is written behind its next head that fails.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_drains_and_fails_again() {
+    let (ledger, topic) = scene(1).await;
+    let service = Service::new(&ledger, &topic);
+    let running = service.start().await;
+    let slow = |n: i32| (0, format!("slow-{n}"), Job::of("stuck", [Act::Sleep(30), Act::Note]));
+    let mut drafts = vec![(0, "first".into(), depend("stuck"))];
+    drafts.extend((0..30).map(slow));
+    let again = Act::Send("SELECT 1 / (n - 1) FROM knob".into());
+    drafts.push((0, "again".into(), Job::of("stuck", [again, Act::Note])));
+    let mut sent = send(&topic, &drafts);
+    wait::until("all are parked", async || ledger.open().await == 32).await;
+    turn_the_knob(&ledger).await;
+    ledger.reaches(3).await;
+    sent.extend(send(&topic, &notes("others", 50, 5, 1)));
+    sent.extend(send(&topic, &[(0, "late".into(), Job::note("stuck"))]));
+    ledger.reaches(81).await;
+    wait::until("two wait", async || ledger.open().await == 2).await;
+    ledger.is_passed(&topic).await;
+    assert!(running.runs.of("late").is_empty());
+    running.stop().await;
+    ledger.execute("UPDATE knob SET n = 2").await;
+    let running = service.start().await;
+    ledger.is_finished(&topic).await;
+    ledger.assert_once_in_order("jobs", &sent).await;
+    running.stop().await;
+}
+
 /// The partition is taken away between a failure and its parking: nothing is written under the old epoch.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_partition_moves_between_a_failure_and_its_parking() {
@@ -467,7 +522,9 @@ async fn an_id_without_a_key_that_comes_again_and_again() {
     let records: Vec<Outgoing> = (0..40).map(|_| Outgoing { key: None, ..job.outgoing(0, "m") }).collect();
     let offsets = Producer::new(&topic).send(&records);
     ledger.is_finished(&topic).await;
-    assert_eq!(running.runs.of("m"), [1, 2, 3, 4, 5, 6, 7, 8]);
+    // The first time it may have others in its batch, and run again uncounted.
+    let later: Vec<_> = running.runs.of("m").into_iter().skip_while(|attempt| *attempt == 1).collect();
+    assert_eq!(later, [2, 3, 4, 5, 6, 7, 8]);
     let sent: Vec<Sent> =
         offsets.into_iter().map(|offset| Sent { id: "m".into(), partition: 0, offset }).collect();
     ledger.assert_once_in_order("jobs", &sent).await;

@@ -1,5 +1,6 @@
 //! Parked messages that are due: the head of a key is started, then handled in its key's own lane (P3).
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,6 +87,7 @@ impl<Db: Database> Lane<Db> {
             }
             Ok(Head::NotDue(wait)) => {
                 self.open_key(place, owner, Instant::now().checked_add(wait));
+                self.stand_still(&place);
             }
             Ok(Head::Blocked) => self.block_key(place, owner),
             Ok(Head::None) => self.close_key(&place),
@@ -165,22 +167,37 @@ impl<Db: Database> Lane<Db> {
     /// The head of a key runs again after this wait, and no attempt is counted.
     pub(super) fn keep_head(&mut self, head: Unit, wait: Duration) {
         let subscription = head.subscription();
+        let place = head.open_place();
         let before = self.open.keep(head, Instant::now() + wait);
         self.opened(subscription, before, false);
+        self.stand_still(&place);
     }
 
     /// The head of a key is a dead letter: it waits for a person.
     fn block_key(&mut self, place: OpenPlace, owner: &Arc<Owner>) {
         let before = self.open.block(place, owner);
         self.opened(place.subscription, before, true);
+        self.stand_still(&place);
     }
 
     /// The key has no open rows any more, or its ownership is over.
     pub(super) fn close_key(&mut self, place: &OpenPlace) {
-        if let Some(Was { blocked }) = self.open.remove(place) {
+        if let Some((Was { blocked }, held)) = self.open.remove(place) {
+            self.back_to_queue(held);
             let subscribed = &self.subscriptions[place.subscription];
             self.told(place.subscription, subscribed.breaker.closed(blocked));
         }
+    }
+
+    /// The key's head waits: what comes for the key is written behind it from now on.
+    pub(super) fn stand_still(&mut self, place: &OpenPlace) {
+        let held = self.open.stands_still(place);
+        self.back_to_queue(held);
+    }
+
+    /// Before what came later.
+    fn back_to_queue(&mut self, held: VecDeque<Unit>) {
+        held.into_iter().rev().for_each(|unit| self.queue.defer(unit));
     }
 
     /// A key has open rows now, whatever it was before.

@@ -208,6 +208,7 @@ impl<Db: Database> Lane<Db> {
                 tracing::debug!(message_id = %unit.id(), place = %unit.place(), ?end, "a parked message ended");
                 // The next one, a letter that blocks the key, or nothing: the store knows.
                 self.open_key(place, &unit.owner, Some(Instant::now()));
+                self.open.drains(&place);
             }
             // Its next attempt is due later, which was said already; and what is dropped is swept.
             End::Parked | End::Dropped => {}

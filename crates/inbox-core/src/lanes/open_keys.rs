@@ -1,7 +1,8 @@
 //! The keys of a lane that have open rows: what comes for them waits behind (P3). The good path asks for
 //! nothing but whether there are any.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::time::Instant;
@@ -37,6 +38,10 @@ struct Open {
     blocked: bool,
     /// The head, if it was started already and is to run again, uncounted.
     started: Option<Unit>,
+    /// Whether its rows are finished one after the other: then what comes waits here, in memory. Written behind
+    /// them it would come as fast as they go, and a busy key would never be rid of its rows.
+    drains: bool,
+    held: VecDeque<Unit>,
 }
 
 /// What a key with open rows was before.
@@ -63,15 +68,52 @@ impl OpenKeys {
 
     /// The key's head is due then. What the key was before, if it was one.
     pub(super) fn set(&mut self, place: OpenPlace, owner: &Arc<Owner>, due: Option<Instant>) -> Option<Was> {
-        let before =
-            self.keys.insert(place, Open { owner: Arc::clone(owner), due, blocked: false, started: None });
-        if let Some(before) = before.as_ref().and_then(|open| open.due) {
-            self.due.remove(&(before, place));
-        }
+        let before = match self.keys.entry(place) {
+            Entry::Occupied(mut entry) => {
+                let open = entry.get_mut();
+                if let Some(due) = open.due {
+                    self.due.remove(&(due, place));
+                }
+                let was = Was { blocked: open.blocked };
+                (open.owner, open.due, open.blocked, open.started) = (Arc::clone(owner), due, false, None);
+                Some(was)
+            }
+            Entry::Vacant(entry) => {
+                let (owner, held) = (Arc::clone(owner), VecDeque::new());
+                entry.insert(Open { owner, due, blocked: false, started: None, drains: false, held });
+                None
+            }
+        };
         if let Some(due) = due {
             self.due.insert((due, place));
         }
-        before.map(|open| Was { blocked: open.blocked })
+        before
+    }
+
+    /// A row of the key was finished: the next ones will be too, as far as anyone knows.
+    pub(super) fn drains(&mut self, place: &OpenPlace) {
+        if let Some(open) = self.keys.get_mut(place) {
+            open.drains = true;
+        }
+    }
+
+    /// The key's head waits for something. What was held for the key is to be written behind it.
+    pub(super) fn stands_still(&mut self, place: &OpenPlace) -> VecDeque<Unit> {
+        self.keys.get_mut(place).map_or_else(VecDeque::new, |open| {
+            open.drains = false;
+            std::mem::take(&mut open.held)
+        })
+    }
+
+    /// Holds a unit of a key that drains; of another key it comes back.
+    pub(super) fn hold(&mut self, unit: Unit) -> Option<Unit> {
+        match self.keys.get_mut(&unit.open_place()) {
+            Some(open) if open.drains => {
+                open.held.push_back(unit);
+                None
+            }
+            _ => Some(unit),
+        }
     }
 
     /// The key's head was started, and runs again then as it is. Not in the queue: what comes for its key is
@@ -94,13 +136,13 @@ impl OpenKeys {
         before
     }
 
-    /// The key has no open rows any more. What it was, if it had.
-    pub(super) fn remove(&mut self, place: &OpenPlace) -> Option<Was> {
+    /// The key has no open rows any more. What it was, if it had, and what was held for it.
+    pub(super) fn remove(&mut self, place: &OpenPlace) -> Option<(Was, VecDeque<Unit>)> {
         let open = self.keys.remove(place)?;
         if let Some(due) = open.due {
             self.due.remove(&(due, *place));
         }
-        Some(Was { blocked: open.blocked })
+        Some((Was { blocked: open.blocked }, open.held))
     }
 
     /// The key whose head is due for the longest time, of a subscription that may run now. Nothing of it is

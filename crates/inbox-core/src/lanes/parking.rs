@@ -14,19 +14,21 @@ use super::queue::Kind;
 use super::unit::{Unit, Work};
 
 impl<Db: Database> Lane<Db> {
-    /// Takes out the messages whose key has open rows: they are to wait behind those, not to run.
-    pub(super) fn take_waiting(&self, part: &mut Vec<Unit>) -> Vec<Unit> {
+    /// Takes out the messages whose key has open rows: they are to wait behind those, not to run. Those of a key
+    /// whose rows are being finished wait in memory, for as long as that goes on.
+    pub(super) fn take_waiting(&mut self, part: &mut Vec<Unit>) -> Vec<Unit> {
         if self.open.is_empty() {
             return Vec::new();
         }
-        let (mut waiting, run): (Vec<Unit>, Vec<Unit>) = std::mem::take(part)
+        let (waiting, run): (Vec<Unit>, Vec<Unit>) = std::mem::take(part)
             .into_iter()
             .partition(|unit| unit.kind() == Kind::Message && self.open.contains(&unit.open_place()));
         *part = run;
-        for unit in &mut waiting {
+        let mut to_park: Vec<Unit> = waiting.into_iter().filter_map(|unit| self.open.hold(unit)).collect();
+        for unit in &mut to_park {
             unit.turn_to_parking(None);
         }
-        waiting
+        to_park
     }
 
     /// Parks units of one subscription in one transaction; smaller ones if it fails.
@@ -59,6 +61,7 @@ impl<Db: Database> Lane<Db> {
                     if wait.is_some() || !self.open.contains(&place) {
                         let due = Instant::now().checked_add(wait.unwrap_or(Duration::ZERO));
                         self.open_key(place, &unit.owner, due);
+                        self.stand_still(&place);
                     }
                 }
                 self.report(part.into_iter().map(|unit| (unit, End::Parked)));
