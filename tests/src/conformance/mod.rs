@@ -175,6 +175,7 @@ macro_rules! store_conformance {
                 it_goes_on_exactly_where_it_was
                 open_rows_go_with_it
                 what_an_earlier_log_left_still_comes_first
+                open_rows_of_an_accepted_log_go_with_it
                 the_old_group_is_shut_out
                 it_gives_up_on_a_transaction_in_the_way
                 a_repeated_one_changes_nothing

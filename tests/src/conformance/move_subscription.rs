@@ -125,6 +125,27 @@ pub async fn what_an_earlier_log_left_still_comes_first<D: Dialect>() {
     }
 }
 
+/// Nobody has a watermark between an acceptance and the next take-over: what is open goes with it all the
+/// same, and which log it was of.
+pub async fn open_rows_of_an_accepted_log_go_with_it<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    park(&scene, &[waiting(&scene, "old", 7, Some("k"))]).await;
+    let accepted = accept_log::accept(&scene, &accept_log::asked(Some(3), 1, LogStart::Earliest)).await;
+    assert_eq!(accepted.expect("an answer"), [Partition(3)]);
+    assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is moved"), Moved { watermarks: 0, rows: 1 });
+    let owned = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &owned).await.expect("it is there");
+    assert_eq!((taken.incarnation, taken.open.len()), (2, 1));
+    let fence = Fence { partition: taken.partition, epoch: owned.epoch };
+    park(&scene, &[Park { fence, ..waiting(&scene, "new", 0, Some("k")) }]).await;
+    for id in ["old", "new"] {
+        let (row, read) = started_by(&scene, &Start { fence, ..asked(&scene, "k") }).await;
+        assert_eq!(read.id.as_str(), id);
+        assert_eq!(finish(&scene, &row).await, Transition::Done);
+    }
+}
+
 /// What passed the check of the old group's epoch is committed before, and nothing comes after.
 pub async fn the_old_group_is_shut_out<D: Dialect>() {
     let scene = Scene::<D>::new().await;
