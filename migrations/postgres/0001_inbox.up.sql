@@ -83,6 +83,8 @@ CREATE TABLE inbox.messages (
     -- Of open and dead rows only. Bytes from outside are bytea: no content of theirs can fail the
     -- statement, neither NUL nor broken UTF-8.
     attempts        integer,
+    -- The partition's, when the row was written: offsets of one log say nothing about those of the next.
+    incarnation     integer,
     -- The last failure: none of an open row that has only waited.
     class           text,
     reason          text,
@@ -109,6 +111,7 @@ CREATE TABLE inbox.messages (
     PRIMARY KEY (message_id, subscription_id),
     CHECK ((state = 2) = (outcome IS NOT NULL)),
     CHECK (state = 2 OR (raw_id IS NOT NULL AND attempts IS NOT NULL AND key_id IS NOT NULL)),
+    CHECK ((state = 2) = (incarnation IS NULL)),
     CHECK (state <> 1 OR class IS NOT NULL),
     CHECK (state = 0 OR (start_token IS NULL AND due_at IS NULL)),
     CHECK ((start_token IS NULL) = (started_at IS NULL)),
@@ -120,8 +123,10 @@ CREATE INDEX messages_not_done ON inbox.messages (subscription_id, partition_id,
     WHERE state <> 2;
 
 -- The head of a key is its first row here. Dead letters that release their key are left out: there may be
--- many, and each start would pass them all. The id comes last, so that the order is whole and nothing is sorted.
-CREATE INDEX messages_of_key ON inbox.messages (subscription_id, partition_id, key_id, record_offset, message_id)
+-- many, and each start would pass them all. What is left of an earlier log comes before what the next one
+-- has, whose offsets begin at 0 again (P3). The id comes last: the order is whole, and nothing is sorted.
+CREATE INDEX messages_of_key
+    ON inbox.messages (subscription_id, partition_id, key_id, incarnation, record_offset, message_id)
     WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.
@@ -424,7 +429,7 @@ BEGIN
         FROM inbox.messages m
         WHERE m.subscription_id = subscription AND m.partition_id = of_partition AND m.key_id = of_key
             AND (m.state = 0 OR m.blocks_key)
-        ORDER BY m.record_offset, m.message_id LIMIT 1;
+        ORDER BY m.incarnation, m.record_offset, m.message_id LIMIT 1;
         IF NOT FOUND THEN
             answer := 0;
             RETURN;
@@ -473,8 +478,8 @@ BEGIN
         RETURN -1;
     END IF;
     UPDATE inbox.messages m SET state = 2, outcome = 0, recorded_at = now(),
-        attempts = NULL, class = NULL, reason = NULL, raw_id = NULL, business_key = NULL, headers = NULL,
-        record_key = NULL, payload = NULL, record_time = NULL, key_id = NULL, due_at = NULL,
+        attempts = NULL, incarnation = NULL, class = NULL, reason = NULL, raw_id = NULL, business_key = NULL,
+        headers = NULL, record_key = NULL, payload = NULL, record_time = NULL, key_id = NULL, due_at = NULL,
         first_attempt_at = NULL, last_attempt_at = NULL, start_token = NULL, started_at = NULL
     WHERE m.message_id = id AND m.subscription_id = subscription AND m.state + 0 = 0 AND m.start_token = token;
     RETURN CASE WHEN FOUND THEN 1 ELSE 0 END;

@@ -79,6 +79,8 @@ CREATE TABLE inbox_messages (
     -- Of open and dead rows only. Bytes from outside are blobs: no content of theirs can fail the
     -- statement, neither NUL nor broken UTF-8.
     attempts        INTEGER,
+    -- The partition's, when the row was written: offsets of one log say nothing about those of the next.
+    incarnation     INTEGER,
     -- The last failure: none of an open row that has only waited.
     class           TEXT,
     reason          TEXT,
@@ -104,6 +106,7 @@ CREATE TABLE inbox_messages (
     PRIMARY KEY (subscription_id, message_id),
     CHECK ((state = 2) = (outcome IS NOT NULL)),
     CHECK (state = 2 OR (raw_id IS NOT NULL AND attempts IS NOT NULL AND key_id IS NOT NULL)),
+    CHECK ((state = 2) = (incarnation IS NULL)),
     CHECK (state <> 1 OR class IS NOT NULL),
     CHECK (state = 0 OR (start_token IS NULL AND due_at IS NULL)),
     CHECK ((start_token IS NULL) = (started_at IS NULL)),
@@ -115,8 +118,10 @@ CREATE INDEX inbox_messages_not_done ON inbox_messages (subscription_id, partiti
     WHERE state <> 2;
 
 -- The head of a key is its first row here. Dead letters that release their key are left out: there may be
--- many, and each start would pass them all.
-CREATE INDEX inbox_messages_of_key ON inbox_messages (subscription_id, partition_id, key_id, record_offset)
+-- many, and each start would pass them all. What is left of an earlier log comes before what the next one
+-- has, whose offsets begin at 0 again (P3).
+CREATE INDEX inbox_messages_of_key
+    ON inbox_messages (subscription_id, partition_id, key_id, incarnation, record_offset)
     WHERE state = 0 OR blocks_key;
 
 -- One row that a probe rewrites: "the database is up" means that a row of ours can be written.

@@ -247,3 +247,25 @@ async fn records_gone_while_it_runs_behind() {
     ledger.is_finished(&topic).await;
     running.stop().await;
 }
+
+/// Offsets begin anew, but what waits of a key is not overtaken (P3).
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_parked_of_the_old_log_comes_first() {
+    let (ledger, topic, _other, service) = scene().await;
+    let later = Job::of("key-0", [Act::FailAndAsk(2, 20_000), Act::Note]);
+    let _ = send(&topic, &[(0, "old".into(), later)]);
+    let running = service.start().await;
+    wait::until("it is parked", async || ledger.open().await == 1).await;
+    ledger.is_passed(&topic).await;
+    running.stop().await;
+    topic.recreate().await;
+    let _ = send(&topic, &notes("new", 4, 2, 2));
+    let running = service.start().await;
+    let first = running.stops.of(&topic, 0).await;
+    accept(&service, &first, LogStart::Earliest).await;
+    wait::until("all", async || of(&ledger, "new-0").await == 1 && of(&ledger, "old").await == 1).await;
+    let ids: Vec<_> =
+        ledger.effects().await.into_iter().filter(|e| e.partition == 0).skip(10).map(|e| e.id).collect();
+    running.stop().await;
+    assert_eq!(ids, ["old", "new-0", "new-2"]);
+}

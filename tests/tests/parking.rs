@@ -58,7 +58,8 @@ async fn a_failing_key_delays_no_other() {
     assert!(effects[..10_000].iter().all(|effect| effect.attempt == 1));
     assert!(effects[10_000].attempt > 3, "the parked one's attempts go on: {:?}", effects[10_000]);
     let wide = "SELECT count(*) FROM inbox.messages WHERE payload IS NOT NULL OR raw_id IS NOT NULL \
-                OR key_id IS NOT NULL OR due_at IS NOT NULL OR first_attempt_at IS NOT NULL";
+                OR key_id IS NOT NULL OR incarnation IS NOT NULL OR due_at IS NOT NULL \
+                OR first_attempt_at IS NOT NULL";
     assert_eq!(ledger.number(wide).await, 0, "a receipt is narrow, whatever it was before");
     assert_eq!(ledger.dead().await, []);
     // The key is free again: nothing of it is written twice.

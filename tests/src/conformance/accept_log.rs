@@ -22,11 +22,14 @@ async fn taken_from<D: Dialect>(scene: &Scene<D>, partition: i32, first: i64, lo
     take_over(scene, &TakeOver { log, ..ownership(partition, vec![scene.subscription], first) }).await
 }
 
-async fn accept<D: Dialect>(scene: &Scene<D>, asked: &AcceptLog) -> Result<Vec<Partition>, StoreError> {
+/// Accepts.
+pub async fn accept<D: Dialect>(scene: &Scene<D>, asked: &AcceptLog) -> Result<Vec<Partition>, StoreError> {
     D::accept_log(&mut scene.conn().await, asked).await
 }
 
-fn asked(partition: Option<i32>, incarnation: i32, from: LogStart) -> AcceptLog {
+/// That a partition's log, or each one's, is another one.
+#[must_use]
+pub fn asked(partition: Option<i32>, incarnation: i32, from: LogStart) -> AcceptLog {
     let partition = partition.map(Partition);
     AcceptLog { group: GROUP.into(), topic: Topic::new("orders"), partition, incarnation, from }
 }

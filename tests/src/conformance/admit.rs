@@ -13,7 +13,7 @@ use crate::scene::{A_WHILE, IMPATIENT, LIMITS, Scene, foreign};
 
 /// What is true of a row that is no receipt, in any of its columns.
 pub const WIDE: &str = "\
-    coalesce(attempts, record_time) IS NOT NULL OR coalesce(class, reason) IS NOT NULL \
+    coalesce(attempts, incarnation, record_time) IS NOT NULL OR coalesce(class, reason) IS NOT NULL \
     OR coalesce(raw_id, business_key, headers, record_key, payload) IS NOT NULL \
     OR coalesce(due_at, first_attempt_at, last_attempt_at, started_at) IS NOT NULL \
     OR coalesce(key_id, start_token) IS NOT NULL OR blocks_key IS NOT NULL";

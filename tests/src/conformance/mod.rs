@@ -59,6 +59,7 @@ macro_rules! store_conformance {
                 the_old_epoch_can_write_nothing
                 what_was_started_is_open_again
                 keys_with_open_rows_are_told
+                heads_are_of_the_earliest_log
                 it_waits_for_an_open_transaction_of_the_old_owner
                 it_gives_up_after_the_lock_limit_and_can_be_tried_again
                 of_two_at_once_one_epoch_wins
@@ -108,6 +109,7 @@ macro_rules! store_conformance {
             }
             start {
                 the_lowest_offset_is_the_head
+                what_an_earlier_log_left_comes_first
                 a_message_without_a_key_is_its_own
                 the_keys_of_others_are_apart
                 one_that_is_parked_is_not_due
@@ -172,6 +174,8 @@ macro_rules! store_conformance {
             move_subscription {
                 it_goes_on_exactly_where_it_was
                 open_rows_go_with_it
+                what_an_earlier_log_left_still_comes_first
+                open_rows_of_an_accepted_log_go_with_it
                 the_old_group_is_shut_out
                 it_gives_up_on_a_transaction_in_the_way
                 a_repeated_one_changes_nothing

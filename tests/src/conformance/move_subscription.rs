@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use inbox_core::store::{
     Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed,
-    LastRecord, Log, MoveError, Moved, Park, RegisterError, RowState, Start, StoreError, TakeOver,
+    LastRecord, Log, LogStart, MoveError, Moved, Park, RegisterError, RowState, Start, StoreError, TakeOver,
     Transition,
 };
-use inbox_core::{DeadLetter, Offset, Timestamp};
+use inbox_core::{DeadLetter, Offset, Partition, Timestamp};
 use tokio::time::timeout;
 
+use crate::conformance::accept_log;
 use crate::conformance::bury::letter;
 use crate::conformance::park::{failed, park, waiting};
 use crate::conformance::start::{asked, finish, started, started_by};
@@ -98,6 +99,51 @@ pub async fn open_rows_go_with_it<D: Dialect>() {
     }
     let stayed = format!("{} WHERE partition_id = {}", D::table("messages"), scene.fence.partition.0);
     assert_eq!(scene.count(&stayed).await, 1, "the other subscription's");
+}
+
+/// The log goes with it, and so does which of two logs a row is of.
+pub async fn what_an_earlier_log_left_still_comes_first<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    park(&scene, &[waiting(&scene, "old", 7, Some("k"))]).await;
+    let from = LogStart::At(Offset(0));
+    let accepted = accept_log::accept(&scene, &accept_log::asked(Some(3), 1, from)).await;
+    assert_eq!(accepted.expect("an answer"), [Partition(3)]);
+    let fence = scene.take_over(3).await;
+    park(&scene, &[Park { fence, ..waiting(&scene, "new", 4, Some("k")) }]).await;
+
+    moves(&scene, GROUP, THERE).await.expect("it is moved");
+    let owned = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &owned).await.expect("it is there");
+    assert_eq!(taken.incarnation, 2);
+    let fence = Fence { partition: taken.partition, epoch: owned.epoch };
+    park(&scene, &[Park { fence, ..waiting(&scene, "newer", 5, Some("k")) }]).await;
+    for id in ["old", "new", "newer"] {
+        let (row, read) = started_by(&scene, &Start { fence, ..asked(&scene, "k") }).await;
+        assert_eq!(read.id.as_str(), id);
+        assert_eq!(finish(&scene, &row).await, Transition::Done);
+    }
+}
+
+/// Nobody has a watermark between an acceptance and the next take-over: what is open goes with it all the
+/// same, and which log it was of.
+pub async fn open_rows_of_an_accepted_log_go_with_it<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let mut conn = scene.conn().await;
+    park(&scene, &[waiting(&scene, "old", 7, Some("k"))]).await;
+    let accepted = accept_log::accept(&scene, &accept_log::asked(Some(3), 1, LogStart::Earliest)).await;
+    assert_eq!(accepted.expect("an answer"), [Partition(3)]);
+    assert_eq!(moves(&scene, GROUP, THERE).await.expect("it is moved"), Moved { watermarks: 0, rows: 1 });
+    let owned = there(&scene);
+    let taken = D::take_over(&mut conn, &LIMITS, &owned).await.expect("it is there");
+    assert_eq!((taken.incarnation, taken.open.len()), (2, 1));
+    let fence = Fence { partition: taken.partition, epoch: owned.epoch };
+    park(&scene, &[Park { fence, ..waiting(&scene, "new", 0, Some("k")) }]).await;
+    for id in ["old", "new"] {
+        let (row, read) = started_by(&scene, &Start { fence, ..asked(&scene, "k") }).await;
+        assert_eq!(read.id.as_str(), id);
+        assert_eq!(finish(&scene, &row).await, Transition::Done);
+    }
 }
 
 /// What passed the check of the old group's epoch is committed before, and nothing comes after.

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use inbox_core::store::{Head, OpenRow, Park, Parked, Start, Started, Transition};
-use inbox_core::{BusinessKey, DeadLetter, KeyId, MessageId, Offset, StartToken};
+use inbox_core::store::{Head, LogStart, OpenRow, Park, Parked, Start, Started, Transition};
+use inbox_core::{BusinessKey, DeadLetter, KeyId, MessageId, Offset, Partition, StartToken};
 use tokio::time::timeout;
 
+use crate::conformance::accept_log;
 use crate::conformance::bury::letter;
 use crate::conformance::park::{column, failed, park, waiting};
 use crate::dialect::Dialect;
@@ -69,6 +70,29 @@ pub async fn the_lowest_offset_is_the_head<D: Dialect>() {
     }
     assert!(matches!(start(&scene, &asked(&scene, "k")).await, Head::None));
     assert_eq!(started(&scene, "l").await.1.id.as_str(), "other");
+}
+
+/// Offsets of a log that was accepted begin anew, below those of what is still open, or blocks its key.
+pub async fn what_an_earlier_log_left_comes_first<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    park(&scene, &[waiting(&scene, "old-12", 12, Some("k")), waiting(&scene, "old-7", 7, Some("k"))]).await;
+    let key = Some(BusinessKey::new(b"l"));
+    let blocking = DeadLetter { blocks: true, key, ..letter(&scene, "blocks", 5, None) };
+    let mut conn = scene.conn().await;
+    D::bury(&mut conn, &LIMITS, &[blocking]).await.expect("it is buried");
+    let accepted = accept_log::accept(&scene, &accept_log::asked(Some(3), 1, LogStart::Earliest)).await;
+    assert_eq!(accepted.expect("an answer"), [Partition(3)]);
+    let fence = scene.take_over(3).await;
+    let new = |id, offset, key| Park { fence, ..waiting(&scene, id, offset, Some(key)) };
+    park(&scene, &[new("new-9", 9, "k"), new("new-0", 0, "k"), new("behind the letter", 1, "l")]).await;
+    let asked = |key| Start { fence, ..asked(&scene, key) };
+    for id in ["old-7", "old-12", "new-0", "new-9"] {
+        let (row, read) = started_by(&scene, &asked("k")).await;
+        assert_eq!(read.id.as_str(), id);
+        assert_eq!(finish(&scene, &row).await, Transition::Done);
+    }
+    assert!(matches!(start(&scene, &asked("k")).await, Head::None));
+    assert!(matches!(start(&scene, &asked("l")).await, Head::Blocked));
 }
 
 /// Nothing is ordered with it, not even a key that looks like its id.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use inbox_core::store::{
-    Admission, Admitted, Buried, Fence, Flush, FlushWatermark, Flushed, Head, OpenKey, Park, Parked, Start,
-    Started, StoreError, Transition,
+    Admission, Admitted, Buried, Fence, Flush, FlushWatermark, Flushed, Head, LogStart, OpenKey, Park,
+    Parked, Start, Started, StoreError, Transition,
 };
-use inbox_core::{BusinessKey, DeadLetter, FailureClass, KeyId, Offset};
+use inbox_core::{BusinessKey, DeadLetter, FailureClass, KeyId, Offset, Partition};
 use tokio::time::timeout;
 
+use crate::conformance::accept_log;
 use crate::conformance::bury::letter;
 use crate::conformance::park::{failed, park, waiting};
 use crate::conformance::start::{asked, finish, started, started_by};
@@ -200,6 +201,29 @@ pub async fn keys_with_open_rows_are_told<D: Dialect>() {
         due_in: Some(Duration::ZERO),
     };
     assert_eq!(open, [head]);
+}
+
+/// A key's head is what an earlier log left of it, whatever offsets the next one has; of each key, the first
+/// that is found and those after it.
+pub async fn heads_are_of_the_earliest_log<D: Dialect>() {
+    let scene = Scene::<D>::new().await;
+    let hour = Duration::from_hours(1);
+    let later = |park: Park| Park { failed: Some(failed(1, hour)), ..park };
+    let keys = ["k", "l", "m"];
+    let old = keys.map(|key| later(waiting(&scene, &format!("old-{key}"), 9, Some(key))));
+    park(&scene, &old).await;
+    let accepted = accept_log::accept(&scene, &accept_log::asked(Some(3), 1, LogStart::Earliest)).await;
+    assert_eq!(accepted.expect("an answer"), [Partition(3)]);
+    let fence = scene.take_over(3).await;
+    let new = keys.map(|key| Park { fence, ..waiting(&scene, &format!("new-{key}"), 0, Some(key)) });
+    park(&scene, &new).await;
+    let asked = ownership(3, vec![scene.subscription], 0);
+    let taken = D::take_over(&mut scene.conn().await, &LIMITS, &asked).await.expect("nothing is open");
+    assert_eq!(taken.open.len(), keys.len());
+    for open in taken.open {
+        assert_eq!(open.offset, Offset(9));
+        assert!(open.due_in.is_some_and(|due_in| just_begun(due_in, hour)), "{:?}", open.due_in);
+    }
 }
 
 /// What passed the check of the old epoch is committed before the new one begins.

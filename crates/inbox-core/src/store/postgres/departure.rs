@@ -95,12 +95,16 @@ pub(super) async fn find(conn: &PgConn, name: &str) -> Result<Option<Found>, Ref
 }
 
 /// Shuts every owner of the subscription's partitions out, after their transactions have ended. Answers
-/// with the partitions.
+/// with the partitions: where it has a watermark, or, between an acceptance and the next take-over, where
+/// only its unfinished rows tell.
 pub(super) async fn fence(conn: &PgConn, subscription: i32) -> Result<Vec<i32>, Refused> {
     let pg = &mut &conn.conn;
     let places: Vec<Place> = sql_query(
-        "SELECT p.id, p.topic, p.partition FROM inbox.watermarks w JOIN inbox.partitions p ON p.id = w.partition_id \
-         WHERE w.subscription_id = $1 ORDER BY p.id",
+        "SELECT p.id, p.topic, p.partition FROM inbox.partitions p \
+         WHERE EXISTS (SELECT FROM inbox.watermarks w WHERE w.subscription_id = $1 AND w.partition_id = p.id) \
+             OR EXISTS (SELECT FROM inbox.messages m \
+                        WHERE m.subscription_id = $1 AND m.partition_id = p.id AND m.state <> 2) \
+         ORDER BY p.id",
     )
     .bind::<Integer, _>(subscription)
     .load(pg)

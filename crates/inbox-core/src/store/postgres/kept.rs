@@ -15,15 +15,19 @@ use super::admit::admit;
 use super::commit::rollback;
 
 /// A row that is there, in any state, stays as it is.
+///
+/// Which log a record is of, its partition tells: the fence holds, so none was accepted since it was read. A
+/// sub-select, because a join might write the rows in another order than that of their ids.
 const INSERT: &str = "\
     INSERT INTO inbox.messages \
         (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \
          raw_id, business_key, headers, record_key, payload, record_time, key_id, due_at, first_attempt_at, \
-         last_attempt_at, blocks_key) \
+         last_attempt_at, blocks_key, incarnation) \
     SELECT u.message_id, u.record_offset, u.subscription_id, u.partition_id, u.fingerprint, u.state, u.attempts, \
         u.class, u.reason, u.raw_id, u.business_key, u.headers, u.record_key, u.payload, u.record_time, u.key_id, \
         now() + u.due_in * interval '1 microsecond', now() - u.since_first * interval '1 microsecond', \
-        CASE WHEN u.attempts > 0 THEN now() END, u.blocks_key \
+        CASE WHEN u.attempts > 0 THEN now() END, u.blocks_key, \
+        (SELECT p.incarnation FROM inbox.partitions p WHERE p.id = u.partition_id) \
     FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19) \
         AS u (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \
               raw_id, business_key, headers, record_key, payload, record_time, key_id, due_in, since_first, \

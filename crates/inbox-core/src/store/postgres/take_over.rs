@@ -180,7 +180,7 @@ const OPEN: &str = "\
                 m.start_token \
             FROM inbox.messages m \
             WHERE m.subscription_id = s.id AND m.partition_id = $1 AND (m.state = 0 OR m.blocks_key) \
-            ORDER BY m.key_id, m.record_offset, m.message_id LIMIT 1 \
+            ORDER BY m.key_id, m.incarnation, m.record_offset, m.message_id LIMIT 1 \
         ) AS first \
         UNION ALL \
         SELECT next.* FROM head CROSS JOIN LATERAL ( \
@@ -189,7 +189,7 @@ const OPEN: &str = "\
             FROM inbox.messages m \
             WHERE m.subscription_id = head.subscription_id AND m.partition_id = $1 AND m.key_id > head.key_id \
                 AND (m.state = 0 OR m.blocks_key) \
-            ORDER BY m.key_id, m.record_offset, m.message_id LIMIT 1 \
+            ORDER BY m.key_id, m.incarnation, m.record_offset, m.message_id LIMIT 1 \
         ) AS next \
     ), cleared AS ( \
         UPDATE inbox.messages m SET start_token = NULL, started_at = NULL FROM head \

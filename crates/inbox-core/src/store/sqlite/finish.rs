@@ -10,9 +10,10 @@ use super::fence::lost;
 
 const FINISH: &str = "\
     UPDATE inbox_messages SET state = 2, outcome = 0, recorded_at = CAST(unixepoch('subsec') * 1000 AS INTEGER), \
-        attempts = NULL, class = NULL, reason = NULL, raw_id = NULL, business_key = NULL, headers = NULL, \
-        record_key = NULL, payload = NULL, record_time = NULL, key_id = NULL, due_at = NULL, \
-        first_attempt_at = NULL, last_attempt_at = NULL, start_token = NULL, started_at = NULL \
+        attempts = NULL, incarnation = NULL, class = NULL, reason = NULL, raw_id = NULL, \
+        business_key = NULL, headers = NULL, record_key = NULL, payload = NULL, record_time = NULL, \
+        key_id = NULL, due_at = NULL, first_attempt_at = NULL, last_attempt_at = NULL, \
+        start_token = NULL, started_at = NULL \
     WHERE message_id = ? AND subscription_id = ? AND state = 0 AND start_token = ?";
 
 pub(super) async fn finish(

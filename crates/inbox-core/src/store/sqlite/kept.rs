@@ -8,13 +8,15 @@ use crate::store::clock::millis;
 use crate::store::kept::Kept;
 use crate::store::{Prepared, StoreError};
 
+/// Which log a record is of, its partition tells: the fence holds, so none was accepted since it was read.
 const INSERT: &str = "\
     INSERT INTO inbox_messages \
         (message_id, record_offset, subscription_id, partition_id, fingerprint, state, attempts, class, reason, \
          raw_id, business_key, headers, record_key, payload, record_time, key_id, due_at, first_attempt_at, \
-         last_attempt_at, blocks_key) \
+         last_attempt_at, blocks_key, incarnation) \
     SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, clock.now + ?17, clock.now - ?18, \
-        iif(?7 > 0, clock.now, NULL), ?19 \
+        iif(?7 > 0, clock.now, NULL), ?19, \
+        (SELECT p.incarnation FROM inbox_partitions AS p WHERE p.id = ?4) \
     FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE true \
     ON CONFLICT (subscription_id, message_id) DO NOTHING";
 

@@ -23,6 +23,13 @@ struct Found {
     consumer_group: String,
 }
 
+/// One of its partitions.
+#[derive(QueryableByName)]
+struct Its {
+    #[diesel(sql_type = Integer)]
+    partition: i32,
+}
+
 #[derive(QueryableByName)]
 struct Place {
     #[diesel(sql_type = Text)]
@@ -76,14 +83,21 @@ fn in_transaction(
     if todo == Step::Finish {
         return Ok((id, 0, 0));
     }
-    let other_log: Option<Place> =
-        sql_query(OTHER_LOG).bind::<Integer, _>(id).bind::<Text, _>(to).get_result(sqlite).optional()?;
-    if let Some(Place { topic, partition }) = other_log {
-        return Err(MoveError::OtherLog { topic: Topic::new(topic), partition: Partition(partition) });
+    let its: Vec<Its> = sql_query(ITS).bind::<Integer, _>(id).load(sqlite)?;
+    for Its { partition } in its {
+        let other_log: Option<Place> = sql_query(OTHER_LOG)
+            .bind::<Integer, _>(partition)
+            .bind::<Text, _>(to)
+            .get_result(sqlite)
+            .optional()?;
+        if let Some(Place { topic, partition }) = other_log {
+            return Err(MoveError::OtherLog { topic: Topic::new(topic), partition: Partition(partition) });
+        }
+        for sql in [FENCE, PARTITIONS, LOGS, UNTOLD] {
+            sql_query(sql).bind::<Integer, _>(partition).bind::<Text, _>(to).execute(sqlite)?;
+        }
     }
-    for sql in [FENCE, PARTITIONS, LOGS, UNTOLD, GROUP] {
-        sql_query(sql).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
-    }
+    sql_query(GROUP).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
     let watermarks = sql_query(WATERMARKS).bind::<Integer, _>(id).bind::<Text, _>(to).execute(sqlite)?;
     // The few that a take-over looks for by their partition; receipts follow.
     let rows = sql_query(UNFINISHED)
@@ -95,22 +109,27 @@ fn in_transaction(
     Ok((id, watermarks, rows))
 }
 
-const FENCE: &str = "\
-    UPDATE inbox_partitions SET epoch = NULL WHERE ?2 IS NOT NULL \
-        AND id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1)";
+/// The partitions where it has a watermark, or, between an acceptance and the next take-over, where only its
+/// unfinished rows tell.
+const ITS: &str = "\
+    SELECT p.id AS partition FROM inbox_partitions p \
+    WHERE EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.subscription_id = ?1 AND w.partition_id = p.id) \
+        OR EXISTS (SELECT 1 FROM inbox_messages AS m INDEXED BY inbox_messages_not_done \
+                   WHERE m.subscription_id = ?1 AND m.partition_id = p.id AND m.state <> 2) \
+    ORDER BY p.id";
+
+const FENCE: &str = "UPDATE inbox_partitions SET epoch = NULL WHERE ?2 IS NOT NULL AND id = ?1";
 
 /// A subscription that is there already has watermarks for the log that is recorded there.
 const OTHER_LOG: &str = "\
-    SELECT f.topic, f.partition FROM inbox_watermarks m JOIN inbox_partitions f ON f.id = m.partition_id \
+    SELECT f.topic, f.partition FROM inbox_partitions f \
     JOIN inbox_partitions t ON t.consumer_group = ?2 AND t.topic = f.topic AND t.partition = f.partition \
-    WHERE m.subscription_id = ?1 AND EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.partition_id = t.id) \
-        AND (t.incarnation <> f.incarnation OR t.cluster <> f.cluster OR t.topic_id <> f.topic_id) \
-    ORDER BY f.id LIMIT 1";
+    WHERE f.id = ?1 AND EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.partition_id = t.id) \
+        AND (t.incarnation <> f.incarnation OR t.cluster <> f.cluster OR t.topic_id <> f.topic_id)";
 
 const PARTITIONS: &str = "\
     INSERT INTO inbox_partitions (consumer_group, topic, partition) \
-    SELECT ?2, f.topic, f.partition FROM inbox_partitions f \
-    WHERE f.id IN (SELECT partition_id FROM inbox_watermarks WHERE subscription_id = ?1) \
+    SELECT ?2, f.topic, f.partition FROM inbox_partitions f WHERE f.id = ?1 \
     ON CONFLICT (consumer_group, topic, partition) DO NOTHING";
 
 /// Where no subscription is, the log is the one that the moved watermarks mean, and so are the parts that
@@ -118,8 +137,8 @@ const PARTITIONS: &str = "\
 const LOGS: &str = "\
     UPDATE inbox_partitions SET incarnation = f.incarnation, cluster = f.cluster, topic_id = f.topic_id, \
         last_offset = f.last_offset, last_time = f.last_time \
-    FROM inbox_partitions f JOIN inbox_watermarks m ON m.partition_id = f.id \
-    WHERE m.subscription_id = ?1 AND inbox_partitions.consumer_group = ?2 \
+    FROM inbox_partitions f \
+    WHERE f.id = ?1 AND inbox_partitions.consumer_group = ?2 \
         AND inbox_partitions.topic = f.topic AND inbox_partitions.partition = f.partition \
         AND NOT EXISTS (SELECT 1 FROM inbox_watermarks w WHERE w.partition_id = inbox_partitions.id)";
 
@@ -127,8 +146,8 @@ const LOGS: &str = "\
 const UNTOLD: &str = "\
     UPDATE inbox_partitions SET cluster = coalesce(inbox_partitions.cluster, f.cluster), \
         topic_id = coalesce(inbox_partitions.topic_id, f.topic_id) \
-    FROM inbox_partitions f JOIN inbox_watermarks m ON m.partition_id = f.id \
-    WHERE m.subscription_id = ?1 AND inbox_partitions.consumer_group = ?2 \
+    FROM inbox_partitions f \
+    WHERE f.id = ?1 AND inbox_partitions.consumer_group = ?2 \
         AND inbox_partitions.topic = f.topic AND inbox_partitions.partition = f.partition";
 
 const GROUP: &str = "UPDATE inbox_subscriptions SET consumer_group = ?2 WHERE id = ?1";

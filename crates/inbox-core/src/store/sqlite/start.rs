@@ -20,7 +20,7 @@ const HEAD: &str = "\
         due_at - CAST(unixepoch('subsec') * 1000 AS INTEGER) AS due_in \
     FROM inbox_messages INDEXED BY inbox_messages_of_key \
     WHERE subscription_id = ? AND partition_id = ? AND key_id = ? AND (state = 0 OR blocks_key) \
-    ORDER BY record_offset, message_id LIMIT 1";
+    ORDER BY incarnation, record_offset, message_id LIMIT 1";
 
 const START: &str = "\
     UPDATE inbox_messages SET start_token = ?, started_at = CAST(unixepoch('subsec') * 1000 AS INTEGER) \

@@ -166,7 +166,7 @@ const OPEN: &str = "\
         SELECT m.message_id FROM inbox_messages AS m INDEXED BY inbox_messages_of_key \
         WHERE m.subscription_id = ?1 AND m.partition_id = ?2 AND m.key_id = keys.key_id \
             AND (m.state = 0 OR m.blocks_key) \
-        ORDER BY m.record_offset, m.message_id LIMIT 1)";
+        ORDER BY m.incarnation, m.record_offset, m.message_id LIMIT 1)";
 
 /// Whatever had started a head has ended: it was waited for, or comes too late.
 const CLEAR: &str = "\
