@@ -97,7 +97,7 @@ pub async fn a_swallowed_error_fails_the_attempt<D: Dialect>() {
     let AttemptEnd::Failed { index: Some(0), failure, suspect_database: false } = end else {
         panic!("{end:?}")
     };
-    assert_eq!(failure.class(), FailureClass::Transient);
+    assert_eq!(failure.class(), FailureClass::Constraint);
     assert!(failure.reason().contains("went on"), "{failure}");
     assert_eq!((scene.count("effects").await, scene.messages().await), (0, 0));
 }
