@@ -411,15 +411,8 @@ DECLARE
     found_due timestamptz;
     moment timestamptz;
 BEGIN
-    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
-        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
-            USING ERRCODE = 'invalid_transaction_state';
-    END IF;
     PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
-    PERFORM pg_advisory_xact_lock_shared(1768841832, of_partition);
-    PERFORM FROM inbox.partitions p
-    WHERE p.id = of_partition AND p.epoch = partition_epoch AND inbox.is_here(p.server);
-    IF NOT FOUND THEN
+    IF cardinality(inbox.fence(mark, ARRAY[of_partition], ARRAY[partition_epoch])) > 0 THEN
         answer := -1;
         RETURN;
     END IF;
@@ -466,15 +459,8 @@ CREATE FUNCTION inbox.finish(
 ) RETURNS integer
 LANGUAGE plpgsql VOLATILE SET enable_seqscan = off AS $$
 BEGIN
-    IF current_setting('inbox.mark', true) IS DISTINCT FROM mark THEN
-        RAISE EXCEPTION 'inbox: this statement is not in the transaction it was sent for'
-            USING ERRCODE = 'invalid_transaction_state';
-    END IF;
     PERFORM inbox.limit_transaction(statement_limit, lock_limit, idle_limit);
-    PERFORM pg_advisory_xact_lock_shared(1768841832, of_partition);
-    PERFORM FROM inbox.partitions p
-    WHERE p.id = of_partition AND p.epoch = partition_epoch AND inbox.is_here(p.server);
-    IF NOT FOUND THEN
+    IF cardinality(inbox.fence(mark, ARRAY[of_partition], ARRAY[partition_epoch])) > 0 THEN
         RETURN -1;
     END IF;
     UPDATE inbox.messages m SET state = 2, outcome = 0, recorded_at = now(),

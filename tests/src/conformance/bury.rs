@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inbox_core::store::{Admitted, Buried, Fence, RowState};
+use inbox_core::store::{Admitted, Fence, RowState, Written};
 use inbox_core::{BusinessKey, DeadClass, DeadLetter, Headers, KeyId, MessageId, Offset, Timestamp};
 
 use crate::dialect::Dialect;
@@ -27,7 +27,7 @@ pub fn letter<D: Dialect>(scene: &Scene<D>, id: &str, offset: i64, value: Option
     }
 }
 
-async fn bury<D: Dialect>(scene: &Scene<D>, letters: &[DeadLetter]) -> Buried {
+async fn bury<D: Dialect>(scene: &Scene<D>, letters: &[DeadLetter]) -> Written {
     let mut conn = scene.conn().await;
     D::bury(&mut conn, &LIMITS, letters).await.expect("an answer")
 }
@@ -77,7 +77,7 @@ pub async fn a_letter_keeps_every_byte<D: Dialect>() {
             letter
         })
         .collect();
-    assert_eq!(bury(&scene, &letters).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, &letters).await, Written::Done { duplicates: 0 });
     for (letter, offset) in letters.iter().zip(0..) {
         let expected = letter.record.value.as_deref().map(hex);
         for name in ["payload", "record_key", "business_key"] {
@@ -97,7 +97,7 @@ pub async fn a_letter_without_bytes_names_its_place<D: Dialect>() {
     let mut without = letter(&scene, "a", 12, Some(b"what cannot be stored"));
     without.with_bytes = false;
     without.class = DeadClass::Unstorable;
-    assert_eq!(bury(&scene, &[without]).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, &[without]).await, Written::Done { duplicates: 0 });
     assert_eq!(column(&scene, &D::hex("payload"), 12).await, None);
     assert_eq!(column(&scene, &D::hex("headers"), 12).await, None);
     assert_eq!(column(&scene, "class", 12).await.as_deref(), Some("unstorable"));
@@ -126,7 +126,7 @@ pub async fn texts_of_any_content_are_stored<D: Dialect>() {
             letter
         })
         .collect();
-    assert_eq!(bury(&scene, &letters).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, &letters).await, Written::Done { duplicates: 0 });
     assert_eq!(column(&scene, "reason", 0).await.as_deref(), Some("a\u{fffd}b"));
     for (letter, offset) in letters.iter().zip(0..) {
         assert!(column(&scene, "reason", offset).await == Some(letter.stored_reason()));
@@ -151,7 +151,7 @@ pub async fn a_letter_names_its_key_and_its_attempts<D: Dialect>() {
     let never = DeadLetter { attempts: 0, ..letter(&scene, "never tried", 2, None) };
     let long_ago = DeadLetter { since_first: Some(Duration::MAX), ..letter(&scene, "long ago", 3, None) };
     let keys = [&tried, &never].map(|letter| KeyId::of(letter.key.as_ref(), letter.id.stored()));
-    assert_eq!(bury(&scene, &[tried, never, long_ago]).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, &[tried, never, long_ago]).await, Written::Done { duplicates: 0 });
     for (key, offset) in keys.into_iter().zip(1..) {
         let expected = key.as_uuid().simple().to_string();
         assert_eq!(column(&scene, &D::id_hex("key_id"), offset).await, Some(expected));
@@ -174,7 +174,7 @@ pub async fn an_id_that_is_there_is_counted<D: Dialect>() {
     let scene = Scene::<D>::new().await;
     scene.write(&scene.admission([scene.admit("done", 1)])).await.expect("an answer");
     let again = letter(&scene, "dead", 2, Some(b"first"));
-    assert_eq!(bury(&scene, std::slice::from_ref(&again)).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, std::slice::from_ref(&again)).await, Written::Done { duplicates: 0 });
     let letters = [
         letter(&scene, "done", 3, None),
         again,
@@ -182,7 +182,7 @@ pub async fn an_id_that_is_there_is_counted<D: Dialect>() {
         letter(&scene, "twice", 5, Some(b"earlier")),
         letter(&scene, "fresh", 7, None),
     ];
-    assert_eq!(bury(&scene, &letters).await, Buried::Done { duplicates: 3 });
+    assert_eq!(bury(&scene, &letters).await, Written::Done { duplicates: 3 });
     let done = format!("{} WHERE state = 2 AND record_offset = 1", D::table("messages"));
     assert_eq!((scene.count(&done).await, scene.messages().await), (1, 4));
     assert_eq!(column(&scene, &D::hex("payload"), 2).await, Some(hex(b"first")));
@@ -207,10 +207,10 @@ pub async fn another_epoch_buries_nothing<D: Dialect>() {
     let at = |fence: Fence, id: &str| DeadLetter { fence, ..letter(&scene, id, 1, None) };
     let lost = foreign(other.partition);
     let letters = [at(scene.fence, "a"), at(lost, "b"), at(scene.fence, "c"), at(lost, "d")];
-    assert_eq!(bury(&scene, &letters).await, Buried::Fenced(vec![other.partition]));
+    assert_eq!(bury(&scene, &letters).await, Written::Fenced(vec![other.partition]));
     assert_eq!(scene.messages().await, 0);
     let letters = [at(scene.fence, "a"), at(other, "b")];
-    assert_eq!(bury(&scene, &letters).await, Buried::Done { duplicates: 0 });
+    assert_eq!(bury(&scene, &letters).await, Written::Done { duplicates: 0 });
     let offsets = format!("{} WHERE record_offset = {}", D::table("messages"), Offset(1));
     assert_eq!(scene.count(&offsets).await, 2);
 }

@@ -140,7 +140,7 @@ pub async fn its_id_is_a_conflict_for_admission<D: Dialect>() {
     };
     assert_eq!((conflicts.len(), conflicts[0].state), (1, RowState::Dead));
     let parked = park(&scene, &[waiting(&scene, "a", 1, Some("k"))]).await;
-    assert_eq!(parked, inbox_core::store::Parked::Done { duplicates: 1 });
+    assert_eq!(parked, inbox_core::store::Written::Done { duplicates: 1 });
 }
 
 /// Nothing is written, and no transaction is open.

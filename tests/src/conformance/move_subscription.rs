@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use inbox_core::store::{
-    Admission, Admit, Admitted, Buried, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed,
-    LastRecord, Log, LogStart, MoveError, Moved, Park, RegisterError, RowState, Start, StoreError, TakeOver,
-    Transition,
+    Admission, Admit, Admitted, Conflict, Departed, Fence, Flush, FlushWatermark, Flushed, LastRecord, Log,
+    LogStart, MoveError, Moved, Park, RegisterError, RowState, Start, StoreError, TakeOver, Transition,
+    Written,
 };
 use inbox_core::{DeadLetter, Offset, Partition, Timestamp};
 use tokio::time::timeout;
@@ -43,7 +43,7 @@ pub async fn it_goes_on_exactly_where_it_was<D: Dialect>() {
     scene.write(&scene.ids(["a", "b", "c"])).await.expect("they are written");
     let mut conn = scene.conn().await;
     let buried = D::bury(&mut conn, &LIMITS, &[letter(&scene, "dead", 3, None)]).await.expect("an answer");
-    assert_eq!(buried, Buried::Done { duplicates: 0 });
+    assert_eq!(buried, Written::Done { duplicates: 0 });
     flush(&scene, scene.fence, 0, 2).await;
 
     let moved = moves(&scene, GROUP, THERE).await.expect("it is moved");
@@ -160,7 +160,7 @@ pub async fn the_old_group_is_shut_out<D: Dialect>() {
     let late = D::admit(&mut old, &LIMITS, &scene.ids(["b"])).await.expect("an answer");
     assert_eq!(late, Admitted::Fenced(vec![partition]));
     let buried = D::bury(&mut old, &LIMITS, &[letter(&scene, "c", 1, None)]).await.expect("an answer");
-    assert_eq!(buried, Buried::Fenced(vec![partition]));
+    assert_eq!(buried, Written::Fenced(vec![partition]));
     assert_eq!(flush(&scene, scene.fence, 0, 7).await, Flushed::Lost { partition });
 
     // It takes nothing over any more, and makes no watermark: also not of a partition that it never had.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inbox_core::store::{Admit, Admitted, Conflict, Failed, Fence, Head, Park, Parked, RowState};
+use inbox_core::store::{Admit, Admitted, Conflict, Failed, Fence, Head, Park, RowState, Written};
 use inbox_core::{BusinessKey, Headers, KeyId, MessageId, Record, Timestamp};
 
 use crate::conformance::bury::letter;
@@ -37,7 +37,7 @@ pub fn failed(attempts: u32, due_in: Duration) -> Failed {
 }
 
 /// Parks these.
-pub async fn park<D: Dialect>(scene: &Scene<D>, messages: &[Park]) -> Parked {
+pub async fn park<D: Dialect>(scene: &Scene<D>, messages: &[Park]) -> Written {
     let mut conn = scene.conn().await;
     D::park(&mut conn, &LIMITS, messages).await.expect("an answer")
 }
@@ -84,7 +84,7 @@ pub async fn an_open_row_keeps_every_byte<D: Dialect>() {
             }
         })
         .collect();
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 0 });
     for message in &messages {
         let head = start(&scene, &asked_of(&scene, message.key_id())).await;
         let Head::Started(row) = head else { panic!("{head:?}") };
@@ -117,7 +117,7 @@ pub async fn a_failure_of_any_content_is_stored<D: Dialect>() {
             ..waiting(&scene, &offset.to_string(), offset, None)
         })
         .collect();
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 0 });
     assert_eq!(column(&scene, "reason", "0").await.as_deref(), Some("a\u{fffd}b"));
     assert_eq!(column(&scene, "reason", "1").await.as_deref(), Some(""));
     assert_eq!(column(&scene, "class", "1").await.as_deref(), Some("transient"));
@@ -146,7 +146,7 @@ pub async fn an_id_that_is_there_is_counted<D: Dialect>() {
     let mut conn = scene.conn().await;
     D::bury(&mut conn, &LIMITS, &[letter(&scene, "dead", 2, None)]).await.expect("it is buried");
     let open = waiting(&scene, "open", 3, None);
-    assert_eq!(park(&scene, std::slice::from_ref(&open)).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, std::slice::from_ref(&open)).await, Written::Done { duplicates: 0 });
     let failed = Some(failed(4, Duration::ZERO));
     let messages = [
         Park { failed, ..waiting(&scene, "open", 13, None) },
@@ -156,8 +156,8 @@ pub async fn an_id_that_is_there_is_counted<D: Dialect>() {
         waiting(&scene, "twice", 5, None),
         waiting(&scene, "fresh", 7, None),
     ];
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 4 });
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 6 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 4 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 6 });
     for (id, place) in [("done", "2 1"), ("dead", "1 2"), ("open", "0 3"), ("twice", "0 5"), ("fresh", "0 7")]
     {
         let found = column(&scene, "CAST(state AS text) || ' ' || CAST(record_offset AS text)", id).await;
@@ -176,14 +176,14 @@ pub async fn twice_at_once_is_once<D: Dialect>() {
     others.reverse();
     let (one, other) = tokio::join!(park(&scene, &messages), park(&scene, &others));
     let duplicates = [one, other].map(|parked| match parked {
-        Parked::Done { duplicates } => duplicates,
-        Parked::Fenced(_) => panic!("it is ours"),
+        Written::Done { duplicates } => duplicates,
+        Written::Fenced(_) => panic!("it is ours"),
     });
     assert_eq!(duplicates.iter().sum::<usize>(), 50);
     assert_eq!(scene.messages().await, 50);
     messages.truncate(1);
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 1 });
-    assert_eq!(park(&scene, &[]).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 1 });
+    assert_eq!(park(&scene, &[]).await, Written::Done { duplicates: 0 });
 }
 
 /// Redelivered, it is neither fresh nor finished, parked or started, alone or among others.
@@ -214,10 +214,10 @@ pub async fn another_epoch_parks_nothing<D: Dialect>() {
     let at = |fence: Fence, id: &str| Park { fence, ..waiting(&scene, id, 1, None) };
     let lost = foreign(other.partition);
     let messages = [at(scene.fence, "a"), at(lost, "b"), at(scene.fence, "c"), at(lost, "d")];
-    assert_eq!(park(&scene, &messages).await, Parked::Fenced(vec![other.partition]));
+    assert_eq!(park(&scene, &messages).await, Written::Fenced(vec![other.partition]));
     assert_eq!(scene.messages().await, 0);
     let messages = [at(scene.fence, "a"), at(other, "b")];
-    assert_eq!(park(&scene, &messages).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, &messages).await, Written::Done { duplicates: 0 });
     // Each is the head of its key in its own partition.
     let key = KeyId::of(None, MessageId::new("b").stored());
     assert!(matches!(start(&scene, &asked_of(&scene, key)).await, Head::None));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use inbox_core::store::{Head, LogStart, OpenRow, Park, Parked, Start, Started, Transition};
+use inbox_core::store::{Head, LogStart, OpenRow, Park, Start, Started, Transition, Written};
 use inbox_core::{BusinessKey, DeadLetter, KeyId, MessageId, Offset, Partition, StartToken};
 use tokio::time::timeout;
 
@@ -238,7 +238,7 @@ pub async fn it_waits_for_a_finish_that_is_open<D: Dialect>() {
 /// Nothing is written, and nothing is read.
 pub async fn another_epoch_starts_nothing<D: Dialect>() {
     let scene = Scene::<D>::new().await;
-    assert_eq!(park(&scene, &[waiting(&scene, "a", 1, Some("k"))]).await, Parked::Done { duplicates: 0 });
+    assert_eq!(park(&scene, &[waiting(&scene, "a", 1, Some("k"))]).await, Written::Done { duplicates: 0 });
     let asked = asked(&scene, "k");
     let stale = Start { fence: foreign(scene.fence.partition), ..asked };
     let mut conn = scene.conn().await;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use inbox_core::store::{
-    Admission, Admitted, Buried, Fence, Flush, FlushWatermark, Flushed, Head, LogStart, OpenKey, Park,
-    Parked, Start, Started, StoreError, Transition,
+    Admission, Admitted, Fence, Flush, FlushWatermark, Flushed, Head, LogStart, OpenKey, Park, Start,
+    Started, StoreError, Transition, Written,
 };
 use inbox_core::{BusinessKey, DeadLetter, FailureClass, KeyId, Offset, Partition};
 use tokio::time::timeout;
@@ -77,9 +77,9 @@ pub async fn the_old_epoch_can_write_nothing<D: Dialect>() {
     assert_eq!(admitted, Admitted::Fenced(vec![partition]));
     let mut conn = scene.conn().await;
     let buried = D::bury(&mut conn, &LIMITS, &[letter(&scene, "b", 1, None)]).await.expect("an answer");
-    assert_eq!(buried, Buried::Fenced(vec![partition]));
+    assert_eq!(buried, Written::Fenced(vec![partition]));
     let parked = D::park(&mut conn, &LIMITS, &[waiting(&scene, "c", 2, None)]).await.expect("an answer");
-    assert_eq!(parked, Parked::Fenced(vec![partition]));
+    assert_eq!(parked, Written::Fenced(vec![partition]));
     let flush = Flush { fence: scene.fence, number: 0, watermarks: vec![], last: None };
     let flushed = D::flush(&mut conn, &LIMITS, &[flush]).await.expect("an answer");
     assert_eq!(flushed, [Flushed::Lost { partition }]);

@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use crate::dead_letter::DeadClass;
 use crate::inbox::End;
-use crate::store::{Buried, Database, Started, Transition, within};
+use crate::store::{Database, Written, within};
 
 use super::blame::PartEnd;
 use super::lane::Lane;
@@ -26,11 +26,11 @@ impl<Db: Database> Lane<Db> {
         let answer = match (part[0].row, letters.first()) {
             (Some(row), Some(letter)) => within(limits.answer(), Db::bury_open(conn, &limits, &row, letter))
                 .await
-                .map(|end| buried(&row, end)),
+                .map(|end| Written::of(&row, end)),
             _ => within(limits.answer(), Db::bury(conn, &limits, &letters)).await,
         };
         match answer {
-            Ok(Buried::Done { duplicates }) => {
+            Ok(Written::Done { duplicates }) => {
                 tracing::debug!(letters = letters.len(), duplicates, "buried");
                 for (letter, unit) in letters.iter().zip(&part) {
                     tracing::error!(
@@ -56,20 +56,11 @@ impl<Db: Database> Lane<Db> {
                 }));
                 PartEnd::Over
             }
-            Ok(Buried::Fenced(partitions)) => {
+            Ok(Written::Fenced(partitions)) => {
                 self.lose(&part, &partitions);
                 PartEnd::Again(part)
             }
             Err(error) => self.not_written(part, &error, used).await,
         }
-    }
-}
-
-/// A row that is gone was ended by somebody else, or by a statement of ours whose answer was lost.
-fn buried(row: &Started, end: Transition) -> Buried {
-    match end {
-        Transition::Done => Buried::Done { duplicates: 0 },
-        Transition::Gone => Buried::Done { duplicates: 1 },
-        Transition::Fenced => Buried::Fenced(vec![row.fence.partition]),
     }
 }

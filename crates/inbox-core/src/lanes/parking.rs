@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::inbox::End;
-use crate::store::{Database, Parked, Started, Transition, within};
+use crate::store::{Database, Written, within};
 
 use super::blame::PartEnd;
 use super::lane::Lane;
@@ -45,11 +45,11 @@ impl<Db: Database> Lane<Db> {
         let answer = match &row {
             Some((row, failed)) => within(limits.answer(), Db::postpone(conn, &limits, row, failed))
                 .await
-                .map(|end| parked(row, end)),
+                .map(|end| Written::of(row, end)),
             None => within(limits.answer(), Db::park(conn, &limits, &messages)).await,
         };
         match answer {
-            Ok(Parked::Done { duplicates }) => {
+            Ok(Written::Done { duplicates }) => {
                 tracing::debug!(messages = part.len(), duplicates, "parked");
                 for unit in &part {
                     let wait = match &unit.work {
@@ -67,21 +67,11 @@ impl<Db: Database> Lane<Db> {
                 self.report(part.into_iter().map(|unit| (unit, End::Parked)));
                 PartEnd::Over
             }
-            Ok(Parked::Fenced(partitions)) => {
+            Ok(Written::Fenced(partitions)) => {
                 self.lose(&part, &partitions);
                 PartEnd::Again(part)
             }
             Err(error) => self.not_written(part, &error, used).await,
         }
-    }
-}
-
-/// A row that is gone was ended by somebody else, or by a statement of ours whose answer was lost: the key's
-/// next head is looked for when this one would have been due.
-fn parked(row: &Started, end: Transition) -> Parked {
-    match end {
-        Transition::Done => Parked::Done { duplicates: 0 },
-        Transition::Gone => Parked::Done { duplicates: 1 },
-        Transition::Fenced => Parked::Fenced(vec![row.fence.partition]),
     }
 }

@@ -3,11 +3,35 @@
 use std::time::Duration;
 
 use crate::dead_letter::DeadLetter;
-use crate::identity::{BusinessKey, KeyId, MessageId, StoredId, SubscriptionId};
+use crate::identity::{BusinessKey, KeyId, MessageId, PartitionId, StoredId, SubscriptionId};
 use crate::record::Record;
 use crate::stored;
 
-use super::{Fence, Park, RowState};
+use super::{Fence, Park, RowState, Started, Transition};
+
+/// The answer to a parking or a burial.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// Every message has a row: its own, or, for as many as this, the one that was there already.
+    Done {
+        /// How many were there already, in any state.
+        duplicates: usize,
+    },
+    /// These partitions belong to another epoch; nothing was written.
+    Fenced(Vec<PartitionId>),
+}
+
+impl Written {
+    /// The same answer for a started row. One that is gone was ended by somebody else, or by a statement of ours
+    /// whose answer was lost.
+    pub(crate) fn of(row: &Started, end: Transition) -> Self {
+        match end {
+            Transition::Done => Self::Done { duplicates: 0 },
+            Transition::Gone => Self::Done { duplicates: 1 },
+            Transition::Fenced => Self::Fenced(vec![row.fence.partition]),
+        }
+    }
+}
 
 /// An open or dead row that is new.
 pub(crate) struct Kept<'a> {

@@ -21,7 +21,6 @@
 
 mod accept_log;
 mod admit;
-mod bury;
 mod clock;
 mod error;
 mod flush;
@@ -44,14 +43,14 @@ use std::future::Future;
 
 pub use accept_log::{AcceptLog, LogStart};
 pub use admit::{Admission, Admit, Admitted, Conflict, RowState};
-pub use bury::Buried;
 pub use error::StoreError;
 pub(crate) use error::{once_there_is_room, within};
 pub use flush::{Flush, FlushWatermark, Flushed, LastRecord};
+pub use kept::Written;
 pub use limits::TransactionLimits;
 pub use migrate::{Migration, MigrationStatus};
 pub use move_subscription::{MoveError, Moved};
-pub use park::{Failed, Park, Parked};
+pub use park::{Failed, Park};
 pub(crate) use prepared::Prepared;
 pub use register::{First, RegisterError, Registration};
 pub use remove::{OnUnfinished, RemoveError, Removed};
@@ -152,14 +151,14 @@ pub trait Database: Sized + Send + Sync + 'static {
         conn: &'a mut Self::Conn,
         limits: &'a TransactionLimits,
         letters: &'a [DeadLetter],
-    ) -> impl Future<Output = Result<Buried, StoreError>> + Send + 'a;
+    ) -> impl Future<Output = Result<Written, StoreError>> + Send + 'a;
 
     /// (none) → open, in a transaction of its own.
     fn park<'a>(
         conn: &'a mut Self::Conn,
         limits: &'a TransactionLimits,
         messages: &'a [Park],
-    ) -> impl Future<Output = Result<Parked, StoreError>> + Send + 'a;
+    ) -> impl Future<Output = Result<Written, StoreError>> + Send + 'a;
 
     /// Gives the head of a key a token, if it is due, and reads it; in a transaction of its own.
     fn start<'a>(

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::identity::{BusinessKey, KeyId, MessageId, PartitionId, SubscriptionId};
+use crate::identity::{BusinessKey, KeyId, MessageId, SubscriptionId};
 use crate::record::Record;
 
 use super::Fence;
@@ -38,18 +38,6 @@ pub struct Failed {
     pub since_first: Duration,
     /// When the next one is due.
     pub due_in: Duration,
-}
-
-/// The answer to a parking.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Parked {
-    /// Every message has a row: its own, or, for as many as this, the one that was there already.
-    Done {
-        /// How many were there already, in any state.
-        duplicates: usize,
-    },
-    /// These partitions belong to another epoch; nothing was written.
-    Fenced(Vec<PartitionId>),
 }
 
 impl Park {

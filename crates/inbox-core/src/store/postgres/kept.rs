@@ -7,12 +7,13 @@ use uuid::Uuid;
 
 use crate::identity::BusinessKey;
 use crate::store::clock::micros;
-use crate::store::kept::Kept;
-use crate::store::{Admission, Admit, Admitted, Prepared, StoreError, TransactionLimits};
+use crate::store::kept::{Kept, fences_of};
+use crate::store::{Admission, Admit, Admitted, Prepared, StoreError, TransactionLimits, Written};
 
 use super::PgConn;
 use super::admit::admit;
-use super::commit::rollback;
+use super::commit::{commit, rollback};
+use super::fence::lost;
 
 /// A row that is there, in any state, stays as it is.
 ///
@@ -34,8 +35,28 @@ const INSERT: &str = "\
               blocks_key) \
     ON CONFLICT (subscription_id, message_id) DO NOTHING";
 
-/// Answers with how many were written. They must be sorted by id.
-pub(super) async fn insert(conn: &PgConn, rows: &[Kept<'_>]) -> Result<usize, StoreError> {
+/// In a transaction of its own. They must be sorted by id.
+pub(super) async fn write(
+    conn: &mut PgConn,
+    limits: &TransactionLimits,
+    rows: &[Kept<'_>],
+) -> Result<Written, StoreError> {
+    conn.begin(limits).await?;
+    let lost = lost(conn, &fences_of(rows)).await?;
+    if !lost.is_empty() {
+        rollback(conn).await?;
+        return Ok(Written::Fenced(lost));
+    }
+    let inserted = match insert(conn, rows).await {
+        Ok(inserted) => inserted,
+        Err(error) => return Err(or_busy(conn, limits, rows, error).await),
+    };
+    commit(conn).await?;
+    Ok(Written::Done { duplicates: rows.len() - inserted })
+}
+
+/// Answers with how many were written.
+async fn insert(conn: &PgConn, rows: &[Kept<'_>]) -> Result<usize, StoreError> {
     fn column<'a, T>(rows: &'a [Kept<'a>], of: impl Fn(&'a Kept<'a>) -> T) -> Vec<T> {
         rows.iter().map(of).collect()
     }
@@ -64,7 +85,7 @@ pub(super) async fn insert(conn: &PgConn, rows: &[Kept<'_>]) -> Result<usize, St
 
 /// Why one row could not be written: it may have waited for another transaction with its id. The driver does not
 /// tell the kind of that error; admission does, since it is asked patiently.
-pub(super) async fn or_busy(
+async fn or_busy(
     conn: &mut PgConn,
     limits: &TransactionLimits,
     rows: &[Kept<'_>],

@@ -39,9 +39,9 @@ use crate::process::{self, Attempt, AttemptEnd};
 use crate::tx::PgInner;
 
 use super::{
-    AcceptLog, Admission, Admitted, Buried, Database, Failed, Flush, Flushed, Head, MigrationStatus,
-    MoveError, Moved, OnUnfinished, Park, Parked, RegisterError, Registration, RemoveError, Removed, Start,
-    Started, Store, StoreError, TakeOver, TakenOver, TransactionLimits, Transition,
+    AcceptLog, Admission, Admitted, Database, Failed, Flush, Flushed, Head, MigrationStatus, MoveError,
+    Moved, OnUnfinished, Park, RegisterError, Registration, RemoveError, Removed, Start, Started, Store,
+    StoreError, TakeOver, TakenOver, TransactionLimits, Transition, Written,
 };
 
 use self::address::Address;
@@ -223,7 +223,7 @@ impl Database for Postgres {
         conn: &'a mut PgConn,
         limits: &'a TransactionLimits,
         letters: &'a [DeadLetter],
-    ) -> Result<Buried, StoreError> {
+    ) -> Result<Written, StoreError> {
         bury::bury(conn, limits, letters).await
     }
 
@@ -231,7 +231,7 @@ impl Database for Postgres {
         conn: &'a mut PgConn,
         limits: &'a TransactionLimits,
         messages: &'a [Park],
-    ) -> Result<Parked, StoreError> {
+    ) -> Result<Written, StoreError> {
         park::park(conn, limits, messages).await
     }
 

@@ -5,8 +5,10 @@ use diesel::{RunQueryDsl, SqliteConnection, sql_query};
 
 use crate::identity::BusinessKey;
 use crate::store::clock::millis;
-use crate::store::kept::Kept;
-use crate::store::{Prepared, StoreError};
+use crate::store::kept::{Kept, fences_of};
+use crate::store::{Prepared, StoreError, Written};
+
+use super::fence::lost;
 
 /// Which log a record is of, its partition tells: the fence holds, so none was accepted since it was read.
 const INSERT: &str = "\
@@ -20,8 +22,21 @@ const INSERT: &str = "\
     FROM (SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER) AS now) AS clock WHERE true \
     ON CONFLICT (subscription_id, message_id) DO NOTHING";
 
+/// In the transaction that is open.
+pub(super) fn write(sqlite: &mut SqliteConnection, rows: &[Kept<'_>]) -> Result<Written, StoreError> {
+    let lost = lost(sqlite, &fences_of(rows))?;
+    if !lost.is_empty() {
+        return Ok(Written::Fenced(lost));
+    }
+    let mut duplicates = 0;
+    for row in rows {
+        duplicates += usize::from(!insert(sqlite, row)?);
+    }
+    Ok(Written::Done { duplicates })
+}
+
 /// `false`: a row was there already, in any state; it stays as it is.
-pub(super) fn insert(sqlite: &mut SqliteConnection, row: &Kept<'_>) -> Result<bool, StoreError> {
+fn insert(sqlite: &mut SqliteConnection, row: &Kept<'_>) -> Result<bool, StoreError> {
     let inserted = Prepared::of(
         sql_query(INSERT)
             .bind::<Binary, _>(row.stored_id.as_uuid().into_bytes())

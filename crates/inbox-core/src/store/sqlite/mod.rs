@@ -33,9 +33,9 @@ use crate::identity::{Partition, SubscriptionId};
 use crate::tx::SqliteInner;
 
 use super::{
-    AcceptLog, Admission, Admitted, Buried, Database, Failed, Flush, Flushed, Head, MigrationStatus,
-    MoveError, Moved, OnUnfinished, Park, Parked, RegisterError, Registration, RemoveError, Removed, Start,
-    Started, Store, StoreError, TakeOver, TakenOver, TransactionLimits, Transition,
+    AcceptLog, Admission, Admitted, Database, Failed, Flush, Flushed, Head, MigrationStatus, MoveError,
+    Moved, OnUnfinished, Park, RegisterError, Registration, RemoveError, Removed, Start, Started, Store,
+    StoreError, TakeOver, TakenOver, TransactionLimits, Transition, Written,
 };
 
 use self::file::DatabaseFile;
@@ -203,7 +203,7 @@ impl Database for Sqlite {
         conn: &'a mut SqliteConn,
         limits: &'a TransactionLimits,
         letters: &'a [DeadLetter],
-    ) -> Result<Buried, StoreError> {
+    ) -> Result<Written, StoreError> {
         bury::bury(conn, limits, letters).await
     }
 
@@ -211,7 +211,7 @@ impl Database for Sqlite {
         conn: &'a mut SqliteConn,
         limits: &'a TransactionLimits,
         messages: &'a [Park],
-    ) -> Result<Parked, StoreError> {
+    ) -> Result<Written, StoreError> {
         park::park(conn, limits, messages).await
     }
 
